@@ -44,6 +44,10 @@ def test_the_changelog_names_the_version() -> None:
     assert f"## [{PROJECT['project']['version']}]" in changelog
 
 
+def test_the_readme_is_the_page_of_the_package() -> None:
+    assert PROJECT["project"].get("readme") == "README.md"
+
+
 def test_the_library_imports_only_what_the_project_declares() -> None:
     declared = _names(PROJECT["project"]["dependencies"])
     for extra in PROJECT["project"]["optional-dependencies"].values():
