@@ -1,0 +1,149 @@
+"""What must happen now: `next_effect` takes a run and what is known to one effect.
+
+Recovery is the same question asked with less knowledge. With `NOTHING` known, the
+adapter is asked by key before anything may be executed.
+"""
+
+from dataclasses import dataclass
+
+from counterfoil.core.errors import CounterfoilError
+from counterfoil.core.intent import EnvironmentState, KindSpec, Pending
+from counterfoil.core.receipt import LookUp
+from counterfoil.core.reconcile import (
+    Footing,
+    GiveUp,
+    MakeImpossible,
+    Review,
+    Send,
+    Verdict,
+    Wait,
+    reconcile,
+)
+from counterfoil.core.review import CaseReason
+from counterfoil.core.run import Phase, Run
+from counterfoil.core.words import Level
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Known:
+    """What this session knows of the pending intent.
+
+    Attributes:
+        is_unsent: This session made it durable, or said so again, and has not sent it.
+        answer: What the adapter says of the key since the last call ended.
+        observed: The environment since then.
+        is_fenced: The adapter knows a lease that is newer than every call before.
+        is_forbidden: The adapter has made the key impossible.
+        refusal: Set when the adapter refused the latest call outright.
+    """
+
+    is_unsent: bool = False
+    answer: LookUp | None = None
+    observed: EnvironmentState | None = None
+    is_fenced: bool = False
+    is_forbidden: bool = False
+    refusal: CounterfoilError | None = None
+
+
+NOTHING = Known()
+"""What a session knows after a crash."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Idle:
+    """Nothing is pending, or the run may not act."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ask:
+    """Look the key up at the adapter."""
+
+    pending: Pending
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Look:
+    """Observe the environment of the pending intent."""
+
+    pending: Pending
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Execute:
+    """Call the adapter."""
+
+    pending: Pending
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SendAgain:
+    """Record that the call leaves again, and only then call."""
+
+    pending: Pending
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Forbid:
+    """Have the adapter make the key impossible."""
+
+    pending: Pending
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Conclude:
+    """Put the verdict on record."""
+
+    pending: Pending
+    verdict: Verdict
+
+
+Effect = Idle | Ask | Look | Execute | SendAgain | Forbid | Conclude
+
+
+def next_effect(run: Run, known: Known, spec: KindSpec | None, now_ms: int) -> Effect:
+    """Return the one thing that must happen now.
+
+    Args:
+        run: The run as its head has it.
+        known: What the session knows of the pending intent.
+        spec: Declaration of the pending kind; None when its adapter is not at hand.
+        now_ms: UTC, never before the run's floor.
+    """
+    pending = run.pending
+    if pending is None or run.phase is not Phase.RUNNING:
+        return Idle()
+    if spec is None:
+        reason = f"no adapter at hand declares {pending.intent.kind}"
+        return Conclude(pending=pending, verdict=Wait(reason=reason))
+    if known.is_unsent:
+        return Execute(pending=pending)
+    if known.refusal is not None and pending.sends == 1:
+        return Conclude(pending=pending, verdict=GiveUp(error=known.refusal))
+    if known.answer is None:
+        return _first_question(pending)
+    if known.observed is None:
+        return Look(pending=pending)
+    footing = Footing(
+        fenced=known.is_fenced,
+        forbidden=known.is_forbidden,
+        now_ms=now_ms,
+        refusal=known.refusal,
+    )
+    verdict = reconcile(pending, run.run_id, known.answer, known.observed, spec, footing)
+    match verdict:
+        case Send():
+            return SendAgain(pending=pending)
+        case MakeImpossible():
+            return Forbid(pending=pending)
+        case _:
+            return Conclude(pending=pending, verdict=verdict)
+
+
+def _first_question(pending: Pending) -> Effect:
+    if pending.level is not Level.BLIND:
+        return Ask(pending=pending)
+    review = Review(
+        reason=CaseReason.OUTCOME_UNKNOWN,
+        finding=f"{pending.intent.kind} may have happened, and its target cannot be asked",
+    )
+    return Conclude(pending=pending, verdict=review)

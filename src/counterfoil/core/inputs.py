@@ -1,0 +1,169 @@
+"""Inputs of the state machine: everything that can happen to a run, as values."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from counterfoil.core.errors import ContractError, CounterfoilError
+from counterfoil.core.intent import Action, EnvironmentState, KindSpec
+from counterfoil.core.judge import Admitted
+from counterfoil.core.receipt import Receipt
+from counterfoil.core.review import Case
+from counterfoil.core.run import Run
+from counterfoil.core.task import Task
+from counterfoil.core.trace import Event, Outcome
+from counterfoil.core.words import IntentDigest, Json
+
+Facts = Mapping[str, Mapping[str, Json]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rules:
+    """What a run is held to: the task, the declared kinds, and the time of the input."""
+
+    task: Task
+    kinds: Mapping[str, KindSpec]
+    now_ms: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Step:
+    """What followed: the next run, its trace events, and what the caller is told.
+
+    Attributes:
+        run: The next value; it is in force once a checkpoint with it is the head.
+        events: To be sealed with it; empty while an admitted read is under way.
+        settles: Names under which this commit answers a replay.
+        error: Raised to the caller after the commit.
+        admitted: A read or verification to execute before `Settled` is applied.
+    """
+
+    run: Run
+    events: tuple[Event, ...] = ()
+    settles: tuple[str, ...] = ()
+    error: CounterfoilError | None = None
+    admitted: Admitted | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recorded:
+    """What the trace and the adapter say of a key that is settled.
+
+    Attributes:
+        digest: Intent digest in the trace.
+        receipt: Receipt in the trace; None where the level keeps none.
+        standing: Receipt that the adapter shows; None when it shows none.
+        was_asked: Whether the adapter can be asked and was.
+    """
+
+    digest: IntentDigest
+    receipt: Receipt | None
+    standing: Receipt | None = None
+    was_asked: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Proposed:
+    """A planner proposes an action."""
+
+    action: Action
+    action_id: str
+    recorded: Recorded | None = None
+    environments: tuple[EnvironmentState, ...] = ()
+    facts: Facts | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Garbled:
+    """Something came through the planner's door that is no action."""
+
+    error: ContractError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settled:
+    """An admitted read or verification has its result."""
+
+    admitted: Admitted
+    action_id: str
+    result: Json
+    environments: tuple[EnvironmentState, ...] = ()
+    passed: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Failed:
+    """An admitted read or verification raised."""
+
+    admitted: Admitted
+    error: CounterfoilError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Remembered:
+    """A value was computed once."""
+
+    name: str
+    digest: IntentDigest
+    value: Json
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReceiptSeen:
+    """The pending effect is done."""
+
+    receipt: Receipt
+    was_recovered: bool
+    observed: EnvironmentState | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Resent:
+    """The pending call is about to leave again under the same key."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GivenUp:
+    """The pending effect has not happened and never will."""
+
+    outcome: Outcome
+    error: CounterfoilError
+    observed: EnvironmentState | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CaseOpened:
+    """A person must decide."""
+
+    case: Case
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Observed:
+    """Environments were looked at."""
+
+    environments: tuple[EnvironmentState, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Aborted:
+    """An operator ends the run, whatever stands open."""
+
+    actor: str
+    reason: str
+    finding: str = ""
+    receipt: Receipt | None = None
+
+
+Input = (
+    Proposed
+    | Garbled
+    | Settled
+    | Failed
+    | Remembered
+    | ReceiptSeen
+    | Resent
+    | GivenUp
+    | CaseOpened
+    | Observed
+    | Aborted
+)

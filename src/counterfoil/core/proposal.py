@@ -1,0 +1,230 @@
+"""Reducers for proposals: judge, count, reserve, replay, refuse, finish.
+
+Every judged proposal is counted and traced, refused ones included, so that nothing a
+planner tries is hidden and nothing it tries is free.
+"""
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from counterfoil.core import judge
+from counterfoil.core.errors import (
+    ApprovalError,
+    BudgetError,
+    ContractError,
+    CounterfoilError,
+    IdempotencyConflictError,
+    PermissionDeniedError,
+    StaleObservationError,
+    TerminalError,
+    VerificationError,
+)
+from counterfoil.core.inputs import Facts, Garbled, Proposed, Recorded, Rules, Step
+from counterfoil.core.intent import Action, Pending
+from counterfoil.core.judge import CANCEL, CONTROL_KINDS, Admitted
+from counterfoil.core.receipt import Receipt
+from counterfoil.core.run import Phase, Run, with_environment
+from counterfoil.core.task import Task
+from counterfoil.core.trace import Event, Outcome
+from counterfoil.core.words import Key, Risk, free_text
+
+
+def counted(run: Run) -> Run:
+    return replace(run, spent=replace(run.spent, proposals=run.spent.proposals + 1))
+
+
+def refused(
+    run: Run, outcome: Outcome, error: CounterfoilError, rules: Rules, action: Action | None = None
+) -> Step:
+    """Return the step of a judged and refused proposal, and end a run that has no more."""
+    event = Event(
+        at_ms=run.floor_ms,
+        outcome=outcome,
+        proposal=run.spent.proposals,
+        kind=_shown(action.kind) if action else "",
+        reason=error.message,
+    )
+    return close_if_spent(Step(run=run, events=(event,), error=error), rules)
+
+
+def _shown(kind: str) -> str:
+    """Return what a refused action called itself, cut and escaped: it was never checked."""
+    return kind[:80].encode("unicode_escape").decode("ascii")[:200]
+
+
+_OUTCOME_OF: Mapping[type[CounterfoilError], Outcome] = {
+    ContractError: Outcome.CONTRACT_REJECTED,
+    PermissionDeniedError: Outcome.PERMISSION_DENIED,
+    ApprovalError: Outcome.APPROVAL_REJECTED,
+    StaleObservationError: Outcome.STALE_OBSERVATION,
+    IdempotencyConflictError: Outcome.IDEMPOTENCY_CONFLICT,
+    VerificationError: Outcome.EXECUTION_ERROR,
+    BudgetError: Outcome.COST_BUDGET_EXHAUSTED,
+}
+
+
+def propose(run: Run, given: Proposed, rules: Rules) -> Step:
+    run = counted(run)
+    exhausted = _exhausted(run, rules)
+    if exhausted is not None:
+        return ended_by_budget(run, exhausted)
+    action = given.action
+    try:
+        if action.kind in CONTROL_KINDS:
+            return _control(run, given, rules)
+        admitted = judge.admit(run, rules.task, action, rules.kinds)
+        if given.recorded is not None:
+            return _replay(run, given.recorded, admitted, action, rules)
+        return _admitted(run, admitted, given, rules)
+    except tuple(_OUTCOME_OF) as error:
+        outcome = _OUTCOME_OF[type(error)]
+        named = type(error)(error.message, run.run_id, action.key or "")
+        return refused(run, outcome, named, rules, action)
+
+
+def _admitted(run: Run, admitted: Admitted, given: Proposed, rules: Rules) -> Step:
+    spec = admitted.spec
+    is_capped = spec.risk not in (Risk.VERIFICATION, Risk.CONTROL)
+    if is_capped and run.spent.steps >= rules.task.budgets.steps:
+        return ended_by_budget(run, Outcome.STEP_BUDGET_EXHAUSTED)
+    cost_max = rules.task.budgets.cost_micros
+    cost = run.spent.cost_micros + spec.cost_micros
+    if cost_max and cost > cost_max:
+        raise BudgetError(f"cost would be {cost} micro-units, the budget is {cost_max}")
+    judge.check_approval(rules.task, spec)
+    run = replace(run, spent=replace(run.spent, steps=run.spent.steps + 1, cost_micros=cost))
+    if not spec.risk.writes:
+        return Step(run=run, admitted=admitted)
+    pending = Pending(
+        action_id=given.action_id,
+        position=run.cursor,
+        key=Key(given.action.key or ""),
+        intent=admitted.intent,
+        digest=admitted.digest,
+        level=spec.level,
+        prestate=admitted.prestate,
+        first_sent_at_ms=run.floor_ms,
+        last_sent_at_ms=run.floor_ms,
+    )
+    event = Event(
+        at_ms=run.floor_ms,
+        outcome=Outcome.PENDING,
+        proposal=run.spent.proposals,
+        position=run.cursor,
+        action_id=given.action_id,
+        kind=spec.name,
+        key=pending.key,
+        digest=admitted.digest,
+        intent=admitted.intent,
+    )
+    return Step(run=replace(run, pending=pending), events=(event,), admitted=admitted)
+
+
+def _replay(run: Run, recorded: Recorded, admitted: Admitted, action: Action, rules: Rules) -> Step:
+    """Answer a key that is settled: the same intent and the same receipt, or a conflict."""
+    if recorded.digest != admitted.digest:
+        raise IdempotencyConflictError(
+            f"the key is bound to intent {recorded.digest}, this one is {admitted.digest}"
+        )
+    if recorded.was_asked and not _is_same(recorded.receipt, recorded.standing):
+        raise IdempotencyConflictError("the target's receipt is not the recorded one")
+    event = Event(
+        at_ms=run.floor_ms,
+        outcome=Outcome.REPLAYED,
+        proposal=run.spent.proposals,
+        kind=admitted.spec.name,
+        key=action.key or "",
+        digest=admitted.digest,
+    )
+    return close_if_spent(Step(run=run, events=(event,)), rules)
+
+
+def _is_same(ours: Receipt | None, theirs: Receipt | None) -> bool:
+    if ours is None or theirs is None:
+        return ours is theirs
+    return replace(ours, replayed=False) == replace(theirs, replayed=False)
+
+
+def _control(run: Run, given: Proposed, rules: Rules) -> Step:
+    action = given.action
+    judge.check_form(run, action, Risk.CONTROL)
+    judge.check_facts(run, action, given.environments or run.environments)
+    run = replace(run, spent=replace(run.spent, steps=run.spent.steps + 1))
+    if action.kind == CANCEL:
+        text = action.arguments.get("reason", "")
+        reason = free_text(text, "arguments.reason") or "cancelled by the planner"
+        return ended(run, Phase.CANCELLED, Outcome.CANCELLED, reason)
+    for state in given.environments:
+        run = with_environment(run, state)
+    if lack := _lack_of_proof(run, rules.task, given.facts or {}):
+        error = VerificationError(lack, run.run_id)
+        return refused(run, Outcome.EXECUTION_ERROR, error, rules, action)
+    return ended(run, Phase.COMPLETED, Outcome.FINISHED, "verified_outcome")
+
+
+def _lack_of_proof(run: Run, task: Task, facts: Facts) -> str:
+    """Return what completion still lacks, or an empty string."""
+    if run.evidence is None:
+        return "there is no passing verification"
+    if run.evidence.environments != run.environments:
+        return "the environment changed since it was verified"
+    unmet = _unmet(task, facts)
+    return f"the final state differs in {unmet:.200}" if unmet else ""
+
+
+def _unmet(task: Task, facts: Facts) -> str:
+    expected = task.verifier.expected if task.verifier else {}
+    return ", ".join(
+        f"{adapter}.{name}"
+        for adapter, wanted in expected.items()
+        for name, value in wanted.items()
+        if facts.get(adapter, {}).get(name) != value
+    )
+
+
+def garbled(run: Run, given: Garbled, rules: Rules) -> Step:
+    error = ContractError(given.error.message, run.run_id)
+    return refused(counted(run), Outcome.CONTRACT_REJECTED, error, rules)
+
+
+def close_if_spent(step: Step, rules: Rules) -> Step:
+    """End a run that may propose nothing more and has nothing pending."""
+    run = step.run
+    is_idle = run.phase is Phase.RUNNING and run.pending is None
+    if not is_idle or run.spent.proposals < rules.task.budgets.proposals:
+        return step
+    last = ended(run, Phase.FAILED, Outcome.PROPOSAL_BUDGET_EXHAUSTED, "")
+    return replace_step(step, last.run, last.events)
+
+
+def replace_step(step: Step, run: Run, events: tuple[Event, ...]) -> Step:
+    """Return `step` leading to another run, with further events."""
+    return Step(
+        run=run,
+        events=(*step.events, *events),
+        settles=step.settles,
+        error=step.error,
+        admitted=step.admitted,
+    )
+
+
+def ended(run: Run, phase: Phase, outcome: Outcome, reason: str) -> Step:
+    """Return the step that ends a run; budgets name themselves as the reason."""
+    event = Event(at_ms=run.floor_ms, outcome=outcome, proposal=run.spent.proposals, reason=reason)
+    final = replace(run, phase=phase, reason=reason or outcome.value)
+    return Step(run=final, events=(event,))
+
+
+def ended_by_budget(run: Run, outcome: Outcome) -> Step:
+    """Return the step that ends a run whose budget is used up."""
+    step = ended(run, Phase.FAILED, outcome, "")
+    error = TerminalError(f"the run has failed: {outcome}", run.run_id)
+    return Step(run=step.run, events=step.events, error=error)
+
+
+def _exhausted(run: Run, rules: Rules) -> Outcome | None:
+    seconds = rules.task.budgets.seconds
+    if seconds and run.floor_ms - run.started_at_ms > seconds * 1000:
+        return Outcome.TIME_BUDGET_EXHAUSTED
+    return None

@@ -1,0 +1,327 @@
+"""The ports: what the engine needs of stores, registers, inboxes, adapters and clocks.
+
+Protocols, not base classes. Each is defined as much by its conformance suite in
+`counterfoil.testing` as by its signatures. Driver errors never cross a port: they are
+translated to the taxonomy, and an error after the first byte was sent is unknown.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from counterfoil.core.codec import Checkpoint
+from counterfoil.core.intent import EnvironmentState, KindSpec
+from counterfoil.core.receipt import Fence, LookUp, Receipt, Served
+from counterfoil.core.words import Digest, IntentDigest, Json, Key, RunId
+
+
+class Head(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One record per run: which checkpoint is newest, and who may say so.
+
+    Attributes:
+        run_id: The run.
+        generation: Number of the newest checkpoint.
+        checkpoint: Its digest.
+        owner: Name of the holder, for people; empty when free.
+        nonce: Random, new at each acquisition; empty when free.
+        lease_version: Raised at each acquisition.
+        expires_at_ms: End of the lease, by the register's clock; 0 when free.
+        status: "active", "frozen" or "terminal".
+        incarnation: Random, new whenever the register was set up or restored.
+    """
+
+    run_id: RunId
+    generation: int
+    checkpoint: Digest
+    owner: str = ""
+    nonce: str = ""
+    lease_version: int = 0
+    expires_at_ms: int = 0
+    status: str = "active"
+    incarnation: str
+
+
+class Advance(msgspec.Struct, frozen=True, kw_only=True):
+    """One compare-and-set: move `expected` to another checkpoint.
+
+    Attributes:
+        expected: The head as the holder last saw it.
+        checkpoint: Digest of the checkpoint with `expected.generation` + 1.
+        status: Status to set.
+        ttl_ms: The lease is extended to this long from now.
+    """
+
+    expected: Head
+    checkpoint: Digest
+    status: str
+    ttl_ms: int
+
+
+class HeadRegister(Protocol):
+    """One linearizable record per run. Every implementation passes `HEAD_CLAUSES`.
+
+    Each write is one atomic act. When its answer is lost the method raises
+    `UnknownOutcomeError`; the caller reads the head to learn what happened.
+    """
+
+    def create(
+        self, run_id: RunId, checkpoint: Digest, owner: str, nonce: str, ttl_ms: int
+    ) -> Head:
+        """Register generation 0 and hold it under lease version 1.
+
+        Raises:
+            StaleHeadError: The run has a head.
+        """
+        ...
+
+    def read(self, run_id: RunId) -> Head | None:
+        """Return the head, linearizably, or None."""
+        ...
+
+    def acquire(self, expected: Head, owner: str, nonce: str, ttl_ms: int) -> Head:
+        """Take a lease that is free, released or expired by the register's clock.
+
+        Raises:
+            LeaseLostError: Another holder's lease stands.
+            StaleHeadError: The record is not `expected` any more.
+            HeadMissingError: There is none.
+        """
+        ...
+
+    def renew(self, held: Head, ttl_ms: int) -> Head:
+        """Extend the lease; never shorten it.
+
+        Raises:
+            LeaseLostError: Nonce and lease version are not the register's, or the
+                lease has expired by the register's clock.
+        """
+        ...
+
+    def advance(self, batch: Sequence[Advance]) -> tuple[Head, ...]:
+        """Move heads on, all of the batch in one durable write or none.
+
+        Raises:
+            LeaseLostError: A lease is not the caller's, or has expired.
+            StaleHeadError: A generation or checkpoint is not the expected one.
+            HeadMissingError: There is no such head.
+        """
+        ...
+
+    def release(self, held: Head) -> None:
+        """Give the lease up, if it is still the caller's; otherwise do nothing."""
+        ...
+
+    def claimable(self, limit: int) -> tuple[Head, ...]:
+        """Return active heads whose lease is free or expired, at most `limit`."""
+        ...
+
+    def heads(self, after: str, limit: int) -> tuple[Head, ...]:
+        """Return heads in order of run id, from after `after`, at most `limit`."""
+        ...
+
+    def close(self) -> None:
+        """Let go of connections."""
+        ...
+
+
+class Mark(msgspec.Struct, frozen=True, kw_only=True):
+    """The signed lease record, or commit marker, of a run in the checkpoint store.
+
+    Attributes:
+        run_id: The run.
+        lease_version: Lease it was written under.
+        envelope: Signed: generation, digest, lease version and nonce.
+    """
+
+    run_id: RunId
+    lease_version: int
+    envelope: bytes
+
+
+class CheckpointStore(Protocol):
+    """Immutable, content-addressed checkpoints. Passes `STORE_CLAUSES`.
+
+    Whatever it returns is judged by signature and hash; it decides nothing.
+    """
+
+    def put(self, batch: Sequence[Checkpoint]) -> None:
+        """Store checkpoints durably, all or none; one that is there already is kept.
+
+        Raises:
+            LeaseLostError: The mark of a run is of a newer lease.
+            UnknownOutcomeError: The answer was lost; putting again is harmless.
+        """
+        ...
+
+    def get(self, run_id: RunId, checkpoint: Digest) -> Checkpoint | None:
+        """Return one checkpoint, or None."""
+        ...
+
+    def find(self, run_id: RunId, name: str) -> tuple[Checkpoint, ...]:
+        """Return the checkpoints that settle a key or position, newest first.
+
+        More than one where several workers staged one; at most `FOUND_MAX`.
+        """
+        ...
+
+    def trace(self, run_id: RunId, after: int, limit: int) -> tuple[Checkpoint, ...]:
+        """Return checkpoints with a generation above `after`, oldest first."""
+        ...
+
+    def mark(self, mark: Mark) -> None:
+        """Replace the run's mark.
+
+        Raises:
+            LeaseLostError: The present mark is of a newer lease.
+        """
+        ...
+
+    def marked(self, run_id: RunId) -> Mark | None:
+        """Return the run's mark, or None."""
+        ...
+
+    def prune(self, run_id: RunId, chain: Mapping[int, Digest], below: int) -> int:
+        """Drop what no recovery needs, and return how many rows changed.
+
+        Drops the state of checkpoints with a generation below `below`, and whole
+        checkpoints whose generation is in `chain` under another digest.
+        """
+        ...
+
+    def runs(self, after: str, limit: int) -> tuple[RunId, ...]:
+        """Return run ids in order, from after `after`, at most `limit`."""
+        ...
+
+    def close(self) -> None:
+        """Let go of connections."""
+        ...
+
+
+FOUND_MAX = 8
+"""Rows that `find` returns: one, and what losers of a race left."""
+
+
+class Operation(msgspec.Struct, frozen=True, kw_only=True):
+    """One call of an adapter.
+
+    Attributes:
+        run_id: For which run.
+        kind: What to do.
+        arguments: Normalised; with volatile ones where they are at hand.
+        key: Idempotency key; empty for reads and verifications.
+        digest: Digest of the intent.
+        fence: Token of the lease; an adapter that can refuses an older one.
+        served: Checkpoint that carries the intent; None for reads.
+        prestate: State that the intent was built on.
+        scope: The policy's lists for this adapter.
+        timeout_ms: Longest that the call may take.
+        statement: Digest of the approval; empty when there is none.
+    """
+
+    run_id: RunId
+    kind: str
+    arguments: dict[str, Json]
+    key: Key
+    digest: IntentDigest
+    fence: Fence
+    served: Served | None
+    prestate: EnvironmentState
+    scope: Mapping[str, tuple[str, ...]]
+    timeout_ms: int
+    statement: str = ""
+
+
+class Observation(msgspec.Struct, frozen=True, kw_only=True):
+    """What an adapter sees of its environment.
+
+    Attributes:
+        state: Identity and exact state; the fingerprint is empty when unobservable.
+        facts: Named facts that a task may expect at the end.
+    """
+
+    state: EnvironmentState
+    facts: dict[str, Json] = {}
+
+
+class Adapter(Protocol):
+    """The world as one adapter sees it. Passes `ADAPTER_CLAUSES` of its level.
+
+    `execute` raises `StaleObservationError`, another `RefusedError`, `UsageError` or
+    `UnavailableError` only when nothing has happened and nothing will; `FencedError`
+    when the fence is old; `IdempotencyConflictError` when the key holds another intent;
+    and anything else means that the outcome is unknown.
+    """
+
+    @property
+    def name(self) -> str:
+        """Name in intents, scopes and settings."""
+        ...
+
+    @property
+    def kinds(self) -> tuple[KindSpec, ...]:
+        """What it can do."""
+        ...
+
+    def take(self, run_id: RunId, fence: Fence) -> Served | None:
+        """Raise the run's fence, and return what was served last under older ones.
+
+        Raises:
+            FencedError: A newer fence, or an equal version with another nonce, stands.
+        """
+        ...
+
+    def observe(self, scope: Mapping[str, tuple[str, ...]]) -> Observation:
+        """Return the environment as it is.
+
+        Raises:
+            UnavailableError: It cannot be looked at.
+        """
+        ...
+
+    def look_up(self, run_id: RunId, key: Key, kind: str) -> LookUp:
+        """Say what is known of a key; an error while asking is `unknown`, not absent."""
+        ...
+
+    def execute(self, operation: Operation) -> Receipt:
+        """Do it, once per key, and return the receipt.
+
+        For reads and verifications the receipt has no id and no key; its result and
+        poststate count.
+        """
+        ...
+
+    def forbid(self, run_id: RunId, key: Key, kind: str, fence: Fence) -> LookUp:
+        """Make the key impossible unless it is done; return found or absent.
+
+        Only called where the kind declares `forbids`.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of what is held."""
+        ...
+
+
+class Clock(Protocol):
+    """Time for the engine."""
+
+    def now_ms(self) -> int:
+        """Return the wall clock, UTC, in milliseconds."""
+        ...
+
+    def monotonic_ms(self) -> int:
+        """Return a clock that never goes back and counts suspended time."""
+        ...
+
+
+class Inbox(Protocol):
+    """Signed statements that wait for the session that holds the run."""
+
+    def put(self, run_id: RunId, statement: bytes) -> None:
+        """Keep a statement; the same bytes twice are one."""
+        ...
+
+    def pending(self, run_id: RunId, limit: int) -> tuple[bytes, ...]:
+        """Return statements in order of arrival, at most `limit`."""
+        ...
