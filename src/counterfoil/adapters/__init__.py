@@ -1,0 +1,1 @@
+"""Adapters: one environment each, as the engine sees it."""
