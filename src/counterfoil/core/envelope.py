@@ -10,7 +10,7 @@ import base64
 import binascii
 import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import Protocol
 
 import msgspec
@@ -22,6 +22,9 @@ from counterfoil.core.errors import FormatError, SignatureError
 CHECKPOINT_TYPE = "application/vnd.counterfoil.checkpoint.v1+json"
 LEASE_TYPE = "application/vnd.counterfoil.lease.v1+json"
 SIGNATURES_MAX = 16
+
+MAC_SECRET_BYTES_MIN = 32
+"""A shorter secret is weaker than SHA-256."""
 
 
 class Signer(Protocol):
@@ -45,20 +48,37 @@ class Verifier(Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class MacKey:
-    """HMAC-SHA256 under one secret; signs and verifies. The secret is never shown."""
+    """HMAC-SHA256 under one secret; signs and verifies.
+
+    The secret is taken in and not kept: what is kept is a started code, which shows in
+    no listing of fields and can be neither pickled nor written as JSON.
+
+    Raises:
+        SignatureError: The secret has fewer than `MAC_SECRET_BYTES_MIN` bytes.
+    """
 
     id: str
-    secret: bytes = field(repr=False)
+    secret: InitVar[bytes]
+    _started: hmac.HMAC = field(init=False, repr=False)
+
+    def __post_init__(self, secret: bytes) -> None:
+        if len(secret) < MAC_SECRET_BYTES_MIN:
+            raise SignatureError(
+                f"a key of {len(secret)} bytes cannot sign, the bound is {MAC_SECRET_BYTES_MIN}"
+            )
+        object.__setattr__(self, "_started", hmac.new(secret, digestmod="sha256"))
 
     def sign(self, message: bytes) -> bytes:
         """Return the 32-byte code of `message`."""
-        return hmac.digest(self.secret, message, "sha256")
+        code = self._started.copy()
+        code.update(message)
+        return code.digest()
 
     def verify(self, message: bytes, signature: bytes) -> bool:
         """Compare in constant time."""
-        return hmac.compare_digest(hmac.digest(self.secret, message, "sha256"), signature)
+        return hmac.compare_digest(self.sign(message), signature)
 
 
 class Signature(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
