@@ -1,0 +1,309 @@
+"""Heads in one SQLite file.
+
+Each write is one UPDATE that compares and sets, in one transaction with the register's
+clock: the machine's wall clock, but never less than it read before.
+"""
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import msgspec
+
+from counterfoil.core.errors import FormatError, LostRaceError
+from counterfoil.core.words import Digest, RunId
+from counterfoil.ports import Advance, Head
+from counterfoil.stores import rules
+from counterfoil.stores.migrate import Schema
+from counterfoil.stores.sqlite_database import Database
+from counterfoil.stores.sqlite_driver import Connection, Value, typed
+
+HEADS_SCHEMA = Schema(name="heads", version=1, application_id=0x43464802, is_small=True)
+
+_HEADS = """
+SELECT run_id, generation, checkpoint, owner, nonce, lease_version, expires_at_ms, status,
+    incarnation
+FROM head JOIN register
+"""
+_BY_RUN = _HEADS + "WHERE run_id = ?"
+_BY_ORDER = _HEADS + "WHERE run_id > ? ORDER BY run_id LIMIT ?"
+_FREE = (
+    _HEADS
+    + "WHERE status = 'active' AND expires_at_ms <= max(floor_ms, ?) "
+    + "ORDER BY expires_at_ms, run_id LIMIT ?"
+)
+_CLOCK = "UPDATE register SET floor_ms = max(floor_ms, ?) RETURNING floor_ms, incarnation"
+_CREATE = """
+INSERT INTO head VALUES (?, 0, ?, ?, ?, 1, ?, 'active') ON CONFLICT (run_id) DO NOTHING
+"""
+_ACQUIRE = """
+UPDATE head
+SET owner = ?, nonce = ?, lease_version = lease_version + 1, expires_at_ms = ?
+WHERE run_id = ? AND generation = ? AND checkpoint = ? AND nonce = ? AND lease_version = ?
+    AND status = ? AND expires_at_ms <= ?
+"""
+_RENEW = """
+UPDATE head SET expires_at_ms = max(expires_at_ms, ?)
+WHERE run_id = ? AND nonce = ? AND lease_version = ? AND expires_at_ms > ?
+"""
+_ADVANCE = """
+UPDATE head
+SET generation = generation + 1, checkpoint = ?, status = ?,
+    expires_at_ms = max(expires_at_ms, ?)
+WHERE run_id = ? AND generation = ? AND checkpoint = ? AND nonce = ? AND lease_version = ?
+    AND expires_at_ms > ?
+RETURNING owner, expires_at_ms
+"""
+_RELEASE = """
+UPDATE head SET owner = '', nonce = '', expires_at_ms = 0
+WHERE run_id = ? AND nonce = ? AND lease_version = ? AND nonce <> ''
+"""
+
+
+class _Row(msgspec.Struct, frozen=True, array_like=True):
+    run_id: RunId
+    generation: int
+    checkpoint: bytes
+    owner: str
+    nonce: str
+    lease_version: int
+    expires_at_ms: int
+    status: str
+    incarnation: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Write:
+    """One transaction, at one moment of the register's clock."""
+
+    connection: Connection
+    now_ms: int
+    incarnation: str
+
+    def present(self, run_id: RunId) -> Head | None:
+        row = self.connection.execute(_BY_RUN, (run_id,)).fetchone()
+        return None if row is None else _head(typed(row, _Row))
+
+    def changed(self, statement: str, bindings: Sequence[Value]) -> bool:
+        self.connection.execute(statement, bindings)
+        return self.connection.changes() > 0
+
+
+class SqliteHeads:
+    """A `HeadRegister` in a SQLite file; safe to share by threads and processes.
+
+    A wall clock that is set back revives no lease. One that was far ahead once keeps the
+    register at that moment: until the clock gets there, leases end by release alone.
+    """
+
+    def __init__(self, database: Database, now_ms: Callable[[], int]) -> None:
+        self._database = database
+        self._wall_ms = now_ms
+
+    def create(
+        self, run_id: RunId, checkpoint: Digest, owner: str, nonce: str, ttl_ms: int
+    ) -> Head:
+        """Register generation 0 durably and hold it under lease version 1.
+
+        Raises:
+            StaleHeadError: The run has a head.
+            UnavailableError: Nothing happened.
+            UnknownOutcomeError: The commit failed; read the head.
+        """
+        rules.check_lease(nonce, ttl_ms, run_id)
+        rules.check_digest(checkpoint)
+        with self._writing() as write:
+            expires_at_ms = write.now_ms + ttl_ms
+            row = (run_id, bytes.fromhex(checkpoint), owner, nonce, expires_at_ms)
+            if not write.changed(_CREATE, row):
+                raise rules.taken(run_id)
+            return Head(
+                run_id=run_id,
+                generation=0,
+                checkpoint=checkpoint,
+                owner=owner,
+                nonce=nonce,
+                lease_version=1,
+                expires_at_ms=expires_at_ms,
+                incarnation=write.incarnation,
+            )
+
+    def read(self, run_id: RunId) -> Head | None:
+        """Return the head, or None."""
+        heads = self._heads(_BY_RUN, (run_id,))
+        return heads[0] if heads else None
+
+    def acquire(self, expected: Head, owner: str, nonce: str, ttl_ms: int) -> Head:
+        """Take a lease durably, that is free, released or expired.
+
+        Raises:
+            LeaseLostError: Another holder's lease stands.
+            StaleHeadError: The record is not `expected` any more.
+            HeadMissingError: There is none.
+            UnavailableError: Nothing happened.
+            UnknownOutcomeError: The commit failed; read the head.
+        """
+        run_id = expected.run_id
+        rules.check_lease(nonce, ttl_ms, run_id)
+        rules.check_digest(expected.checkpoint)
+        with self._writing() as write:
+            row = (owner, nonce, write.now_ms + ttl_ms, *_compared(expected), expected.status)
+            is_taken = expected.incarnation == write.incarnation and write.changed(
+                _ACQUIRE, (*row, write.now_ms)
+            )
+            present = write.present(run_id)
+            if not is_taken or present is None:
+                raise rules.acquire_refusal(present, expected, write.now_ms) or rules.missing(
+                    run_id
+                )
+            return present
+
+    def renew(self, held: Head, ttl_ms: int) -> Head:
+        """Extend the lease durably; never shorten it.
+
+        Raises:
+            LeaseLostError: It is not the caller's, or has expired.
+            HeadMissingError: There is no head.
+            UnavailableError: Nothing happened.
+            UnknownOutcomeError: The commit failed; renew again.
+        """
+        rules.check_term(ttl_ms, held.run_id)
+        with self._writing() as write:
+            is_renewed = write.changed(
+                _RENEW,
+                (
+                    write.now_ms + ttl_ms,
+                    held.run_id,
+                    held.nonce,
+                    held.lease_version,
+                    write.now_ms,
+                ),
+            )
+            present = write.present(held.run_id)
+            if not is_renewed or present is None:
+                raise rules.holder_refusal(present, held, write.now_ms) or rules.missing(
+                    held.run_id
+                )
+            return present
+
+    def advance(self, batch: Sequence[Advance]) -> tuple[Head, ...]:
+        """Move heads on, in order, all of the batch in one durable write or none.
+
+        Raises:
+            LeaseLostError: A lease is not the caller's, or has expired.
+            StaleHeadError: A generation or checkpoint is not the expected one.
+            HeadMissingError: There is no such head.
+            UnavailableError: Nothing happened.
+            UnknownOutcomeError: The commit failed; read the heads.
+        """
+        for move in batch:
+            rules.check_digest(move.checkpoint)
+            rules.check_digest(move.expected.checkpoint)
+            rules.check_status(move.status, move.expected.run_id)
+            rules.check_term(move.ttl_ms, move.expected.run_id)
+        if not batch:
+            return ()
+        with self._writing() as write:
+            return tuple(_advanced(write, move) for move in batch)
+
+    def release(self, held: Head) -> None:
+        """Give the lease up, if it is still the caller's; otherwise do nothing.
+
+        Raises:
+            UnavailableError: Nothing happened.
+            UnknownOutcomeError: The commit failed; the lease ends by itself at the latest.
+        """
+        with self._writing() as write:
+            write.changed(_RELEASE, (held.run_id, held.nonce, held.lease_version))
+
+    def claimable(self, limit: int) -> tuple[Head, ...]:
+        """Return active heads that nobody holds, those that are free longest first."""
+        return self._heads(_FREE, (self._wall_ms(), max(0, limit)))
+
+    def heads(self, after: str, limit: int) -> tuple[Head, ...]:
+        """Return heads in order of run id, from after `after`, at most `limit`."""
+        return self._heads(_BY_ORDER, (after, max(0, limit)))
+
+    def close(self) -> None:
+        """Let go of the file; a second time does nothing."""
+        self._database.close()
+
+    def _heads(self, query: str, bindings: Sequence[Value]) -> tuple[Head, ...]:
+        return tuple(_head(row) for row in self._database.rows(_Row, query, bindings))
+
+    @contextmanager
+    def _writing(self) -> Generator[_Write]:
+        wall_ms = self._wall_ms()
+        try:
+            with self._database.transaction() as connection:
+                now_ms, incarnation = _clock(connection, wall_ms)
+                yield _Write(connection=connection, now_ms=now_ms, incarnation=incarnation)
+        except LostRaceError:
+            # A refusal may rest on this moment, so a clock set back must not undo it.
+            with self._database.transaction() as connection:
+                _clock(connection, wall_ms)
+            raise
+
+
+def _advanced(write: _Write, move: Advance) -> Head:
+    expected = move.expected
+    found = None
+    if expected.incarnation == write.incarnation:
+        found = write.connection.execute(
+            _ADVANCE,
+            (
+                bytes.fromhex(move.checkpoint),
+                move.status,
+                write.now_ms + move.ttl_ms,
+                *_compared(expected),
+                write.now_ms,
+            ),
+        ).fetchone()
+    if found is None:
+        present = write.present(expected.run_id)
+        refusal = rules.advance_refusal(present, expected, write.now_ms)
+        raise refusal or rules.missing(expected.run_id)
+    owner, expires_at_ms = typed(found, tuple[str, int])
+    return Head(
+        run_id=expected.run_id,
+        generation=expected.generation + 1,
+        checkpoint=move.checkpoint,
+        owner=owner,
+        nonce=expected.nonce,
+        lease_version=expected.lease_version,
+        expires_at_ms=expires_at_ms,
+        status=move.status,
+        incarnation=write.incarnation,
+    )
+
+
+def _clock(connection: Connection, wall_ms: int) -> tuple[int, str]:
+    """Return the register's time and incarnation, and keep the time."""
+    row = connection.execute(_CLOCK, (wall_ms,)).fetchone()
+    if row is None:
+        raise FormatError("the register has lost its name and its clock")
+    return typed(row, tuple[int, str])
+
+
+def _compared(head: Head) -> tuple[str, int, bytes, str, int]:
+    return (
+        head.run_id,
+        head.generation,
+        bytes.fromhex(head.checkpoint),
+        head.nonce,
+        head.lease_version,
+    )
+
+
+def _head(row: _Row) -> Head:
+    return Head(
+        run_id=row.run_id,
+        generation=row.generation,
+        checkpoint=Digest(row.checkpoint.hex()),
+        owner=row.owner,
+        nonce=row.nonce,
+        lease_version=row.lease_version,
+        expires_at_ms=row.expires_at_ms,
+        status=row.status,
+        incarnation=row.incarnation,
+    )

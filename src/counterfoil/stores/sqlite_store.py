@@ -1,0 +1,270 @@
+"""Checkpoints in one SQLite file.
+
+A put is one transaction with one sync: what is compared is in the same row that gives
+the run its number.
+"""
+
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+
+import msgspec
+
+from counterfoil.core.codec import Checkpoint
+from counterfoil.core.errors import FormatError
+from counterfoil.core.words import Digest, RunId
+from counterfoil.ports import FOUND_MAX, Mark
+from counterfoil.stores import rules
+from counterfoil.stores.migrate import Schema
+from counterfoil.stores.sqlite_database import Database
+from counterfoil.stores.sqlite_driver import Connection, typed
+
+STORE_SCHEMA = Schema(name="store", version=1, application_id=0x43464301, is_small=False)
+
+NO_MARK = -1
+
+
+class _Row(msgspec.Struct, frozen=True, array_like=True):
+    generation: int
+    lease_version: int
+    digest: bytes
+    settles: str
+    envelope: bytes
+    events: bytes
+    state: bytes | None
+
+
+_SELECT = """
+SELECT c.generation, c.lease_version, c.digest, c.settles, c.envelope, c.events, s.state
+FROM {tables} LEFT JOIN state AS s ON s.checkpoint = c.number
+WHERE c.run = (SELECT number FROM run WHERE run_id = ?1)
+"""
+_BY_DIGEST = (
+    _SELECT.format(tables="checkpoint AS c")
+    + "AND substr(c.digest, 1, 8) = substr(?2, 1, 8) AND c.digest = ?2"
+)
+_BY_GENERATION = (
+    _SELECT.format(tables="checkpoint AS c")
+    + "AND c.generation > ?2 ORDER BY c.generation, c.number LIMIT ?3"
+)
+_REST_OF_GENERATION = (
+    _SELECT.format(tables="checkpoint AS c")
+    + "AND c.generation = ?2 ORDER BY c.number LIMIT -1 OFFSET ?3"
+)
+_BY_NAME = (
+    _SELECT.format(tables="settled AS n JOIN checkpoint AS c ON c.number = n.checkpoint")
+    + "AND n.run = c.run AND n.name = ?2 ORDER BY c.generation DESC, c.number DESC"
+)
+
+_RUN = "SELECT number, lease_version, state_floor FROM run WHERE run_id = ?"
+_NEW_RUN = "INSERT INTO run (run_id, lease_version, state_floor) VALUES (?, ?, 0)"
+_INSERT = """
+INSERT INTO checkpoint (run, generation, lease_version, digest, settles, envelope, events)
+SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7 WHERE NOT EXISTS (
+    SELECT 1 FROM checkpoint
+    WHERE substr(digest, 1, 8) = substr(?4, 1, 8) AND digest = ?4 AND run = ?1
+)
+"""
+
+
+class SqliteStore:
+    """A `CheckpointStore` in a SQLite file; safe to share by threads and processes."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def put(self, batch: Sequence[Checkpoint]) -> None:
+        """Store checkpoints durably, all or none; see `CheckpointStore.put`.
+
+        Raises:
+            LeaseLostError: The mark of a run is of a newer lease.
+            UnavailableError: Nothing happened.
+            UnknownOutcomeError: The commit failed; putting again is harmless.
+        """
+        for row in batch:
+            rules.check_digest(row.digest)
+        if not batch:
+            return
+        with self._database.transaction() as connection:
+            for row in batch:
+                _put(connection, row)
+
+    def get(self, run_id: RunId, checkpoint: Digest) -> Checkpoint | None:
+        """Return one checkpoint, or None."""
+        rules.check_digest(checkpoint)
+        rows = self._rows(run_id, _BY_DIGEST, bytes.fromhex(checkpoint))
+        return rows[0] if rows else None
+
+    def find(self, run_id: RunId, name: str) -> tuple[Checkpoint, ...]:
+        """Return at most `FOUND_MAX` checkpoints that settle `name`, newest first."""
+        rows = self._rows(run_id, _BY_NAME, _short(name))
+        return tuple(row for row in rows if name in row.settles)[:FOUND_MAX]
+
+    def trace(self, run_id: RunId, after: int, limit: int) -> tuple[Checkpoint, ...]:
+        """Return checkpoints above `after`, oldest first; the last generation is whole.
+
+        So a page holds more than `limit` where its last generation had losers of a race,
+        and the generation of its last row is where the next page begins.
+        """
+        page = self._rows(run_id, _BY_GENERATION, after, max(0, limit))
+        if not page:
+            return ()
+        last = page[-1].generation
+        held = sum(row.generation == last for row in page)
+        return (*page, *self._rows(run_id, _REST_OF_GENERATION, last, held))
+
+    def mark(self, mark: Mark) -> None:
+        """Replace the run's mark durably.
+
+        Raises:
+            LeaseLostError: The present mark is of a newer lease.
+            UnavailableError: Nothing happened.
+            UnknownOutcomeError: The commit failed; marking again is harmless.
+        """
+        with self._database.transaction() as connection:
+            number, lease_version, _ = _run(connection, mark.run_id)
+            if lease_version > mark.lease_version:
+                raise rules.superseded(mark.run_id, mark.lease_version, lease_version)
+            connection.execute(
+                "UPDATE run SET lease_version = ? WHERE number = ?", (mark.lease_version, number)
+            )
+            connection.execute(
+                "INSERT INTO mark (run, envelope) VALUES (?, ?) "
+                "ON CONFLICT (run) DO UPDATE SET envelope = excluded.envelope",
+                (number, mark.envelope),
+            )
+
+    def marked(self, run_id: RunId) -> Mark | None:
+        """Return the run's mark, or None."""
+        rows = self._database.rows(
+            tuple[int, bytes],
+            "SELECT lease_version, envelope FROM run JOIN mark ON run = number WHERE run_id = ?",
+            (run_id,),
+        )
+        for lease_version, envelope in rows:
+            return Mark(run_id=run_id, lease_version=lease_version, envelope=envelope)
+        return None
+
+    def prune(self, run_id: RunId, chain: Mapping[int, Digest], below: int) -> int:
+        """Drop orphans and old states, and return how many checkpoints changed.
+
+        Reads only the generations in `chain` and those below `below` that have kept
+        their states since the last time.
+        """
+        with self._database.transaction() as connection:
+            found = connection.execute(_RUN, (run_id,)).fetchone()
+            if found is None:
+                return 0
+            number, _, floor = typed(found, tuple[int, int, int])
+            dropped = sum(
+                _drop_orphans(connection, number, generation, digest)
+                for generation, digest in chain.items()
+            )
+            connection.execute(
+                "DELETE FROM state WHERE checkpoint IN (SELECT number FROM checkpoint "
+                "WHERE run = ? AND generation >= ? AND generation < ?)",
+                (number, floor, below),
+            )
+            dropped += connection.changes()
+            connection.execute(
+                "UPDATE run SET state_floor = max(state_floor, ?) WHERE number = ?",
+                (below, number),
+            )
+            return dropped
+
+    def runs(self, after: str, limit: int) -> tuple[RunId, ...]:
+        """Return run ids in order of their code points, from after `after`."""
+        rows = self._database.rows(
+            tuple[str],
+            "SELECT run_id FROM run WHERE run_id > ? ORDER BY run_id LIMIT ?",
+            (after, max(0, limit)),
+        )
+        return tuple(RunId(run_id) for (run_id,) in rows)
+
+    def close(self) -> None:
+        """Let go of the file; a second time does nothing."""
+        self._database.close()
+
+    def _rows(self, run_id: RunId, query: str, *bindings: int | bytes) -> list[Checkpoint]:
+        rows = self._database.rows(_Row, query, (run_id, *bindings))
+        return [_checkpoint(run_id, row) for row in rows]
+
+
+def _put(connection: Connection, row: Checkpoint) -> None:
+    number, lease_version, floor = _run(connection, row.run_id)
+    if lease_version > row.lease_version:
+        raise rules.superseded(row.run_id, row.lease_version, lease_version)
+    connection.execute(
+        _INSERT,
+        (
+            number,
+            row.generation,
+            row.lease_version,
+            bytes.fromhex(row.digest),
+            msgspec.json.encode(row.settles).decode(),
+            row.envelope,
+            row.events,
+        ),
+    )
+    if not connection.changes():
+        return
+    checkpoint = connection.last_insert_rowid()
+    if row.state:
+        connection.execute("INSERT INTO state VALUES (?, ?)", (checkpoint, row.state))
+    for name in set(row.settles):
+        connection.execute(
+            "INSERT INTO settled VALUES (?, ?, ?)", (number, _short(name), checkpoint)
+        )
+    if row.generation < floor:
+        connection.execute(
+            "UPDATE run SET state_floor = ? WHERE number = ?", (row.generation, number)
+        )
+
+
+def _run(connection: Connection, run_id: RunId) -> tuple[int, int, int]:
+    """Return number, lease of the mark and floor of a run, giving a run its number first."""
+    found = connection.execute(_RUN, (run_id,)).fetchone()
+    if found is not None:
+        return typed(found, tuple[int, int, int])
+    connection.execute(_NEW_RUN, (run_id, NO_MARK))
+    return connection.last_insert_rowid(), NO_MARK, 0
+
+
+def _drop_orphans(connection: Connection, number: int, generation: int, digest: Digest) -> int:
+    rules.check_digest(digest)
+    rows = connection.execute(
+        "SELECT number, settles FROM checkpoint WHERE run = ? AND generation = ? AND digest <> ?",
+        (number, generation, bytes.fromhex(digest)),
+    ).fetchall()
+    for row in rows:
+        checkpoint, settles = typed(row, tuple[int, str])
+        for name in set(_names(settles)):
+            connection.execute(
+                "DELETE FROM settled WHERE run = ? AND name = ? AND checkpoint = ?",
+                (number, _short(name), checkpoint),
+            )
+        connection.execute("DELETE FROM checkpoint WHERE number = ?", (checkpoint,))
+    return len(rows)
+
+
+def _checkpoint(run_id: RunId, row: _Row) -> Checkpoint:
+    return Checkpoint(
+        run_id=run_id,
+        generation=row.generation,
+        digest=Digest(row.digest.hex()),
+        lease_version=row.lease_version,
+        envelope=row.envelope,
+        state=row.state or b"",
+        events=row.events,
+        settles=_names(row.settles),
+    )
+
+
+def _names(settles: str) -> tuple[str, ...]:
+    try:
+        return msgspec.json.decode(settles, type=tuple[str, ...])
+    except msgspec.MsgspecError as error:
+        raise FormatError("a row does not have the form that we write") from error
+
+
+def _short(name: str) -> bytes:
+    return sha256(name.encode()).digest()[:8]
