@@ -22,8 +22,8 @@ RESULT_BYTES_MAX = 64 * 1024
 STATE_OWN_BYTES_MAX = 64 * 1024
 """What a run keeps open besides its pending arguments and an observed receipt."""
 
-STATE_BYTES_MAX = STATE_OWN_BYTES_MAX + ARGUMENTS_BYTES_MAX + RESULT_BYTES_MAX
-"""State of a checkpoint, with one pending intent and one case at their bounds."""
+STATE_BYTES_MAX = STATE_OWN_BYTES_MAX + 2 * ARGUMENTS_BYTES_MAX + RESULT_BYTES_MAX
+"""State of a checkpoint, with a pending intent and the case that holds it at their bounds."""
 
 EVENTS_BYTES_MAX = 1024 * 1024
 """Events of one commit: four events, one with arguments at their bound."""

@@ -19,7 +19,7 @@ from typing import TypeVar, cast
 import msgspec
 import rfc8785
 
-from counterfoil.core.bounds import INTEGER_MAX, JSON_DEPTH_MAX
+from counterfoil.core.bounds import INTEGER_MAX, JSON_DEPTH_MAX, RESULT_BYTES_MAX
 from counterfoil.core.errors import ContractError, FormatError
 from counterfoil.core.words import Digest, Json
 
@@ -36,8 +36,17 @@ def digest(content: bytes) -> Digest:
 
 
 def canonical(value: Json) -> bytes:
-    """Return the RFC 8785 bytes of a normalised value."""
-    return rfc8785.dumps(value)
+    """Return the RFC 8785 bytes of a normalised value.
+
+    Raises:
+        ContractError: The value is not normalised.
+    """
+    try:
+        return rfc8785.dumps(value)
+    except RecursionError as error:
+        raise ContractError(f"a value is nested deeper than {JSON_DEPTH_MAX}") from error
+    except ValueError as error:
+        raise ContractError(f"a value has no canonical form: {type(error).__name__}") from error
 
 
 def normalise(value: object, field: str) -> Json:
@@ -95,11 +104,14 @@ def _object(value: Mapping[object, object], field: str, depth_left: int) -> Json
 
 
 def _text(value: str, field: str) -> str:
-    try:
-        value.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise ContractError(f"{field} holds half a character (a lone surrogate)") from error
-    return value
+    if not _is_utf8(value):
+        raise ContractError(f"{field} holds half a character (a lone surrogate)")
+    return _plain(value)
+
+
+def _plain(value: str) -> str:
+    """Return text without the class it came in: encoders know no subclass."""
+    return str.__str__(value)
 
 
 def _integer(value: int, field: str) -> int:
@@ -115,9 +127,12 @@ def _float(value: float, field: str) -> Json:
 
 
 def _instant(value: datetime, field: str) -> str:
-    if value.tzinfo is None:
+    if value.utcoffset() is None:
         raise ContractError(f"{field} holds a datetime without a time zone")
-    return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    try:
+        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    except OverflowError as error:
+        raise ContractError(f"{field} holds a datetime that has no UTC form") from error
 
 
 def _unmark_bytes(value: Mapping[str, Json], field: str) -> bytes:
@@ -133,10 +148,10 @@ def _unmark_bytes(value: Mapping[str, Json], field: str) -> bytes:
 def native(value: Json) -> Json:
     """Return a normalised value as a program wants it: marked bytes become bytes."""
     if isinstance(value, list):
-        items: list[Json] = value
+        items = cast("list[Json]", value)  # narrowed only as far as list[Unknown]
         return [native(item) for item in items]
     if isinstance(value, dict):
-        members: dict[str, Json] = value
+        members = cast("dict[str, Json]", value)  # narrowed only as far as dict[Unknown]
         if MARK in members:
             return _unmark_bytes(members, "value")
         return {name: native(item) for name, item in members.items()}
@@ -180,8 +195,17 @@ def _no_constant(name: str) -> Json:
 
 
 def encode(value: object) -> bytes:
-    """Return the one JSON form of a value of ours; structs keep their field order."""
-    return _encoder.encode(value)
+    """Return the one JSON form of a value of ours; structs keep their field order.
+
+    Raises:
+        ContractError: Something in it has no JSON form.
+    """
+    try:
+        return _encoder.encode(value)
+    except RecursionError as error:
+        raise ContractError(f"a value is nested deeper than {JSON_DEPTH_MAX}") from error
+    except (msgspec.MsgspecError, TypeError, ValueError) as error:
+        raise ContractError(f"a value has no JSON form: {_reason(error)}") from error
 
 
 def decode(raw: bytes, shape: type[_T], what: str, *, bytes_max: int) -> _T:
@@ -226,10 +250,20 @@ def _reason(error: Exception) -> str:
 def storable(value: object) -> Json:
     """Return a JSON value from which `restored` gives `value` back without loss.
 
-    For results: their effect has happened, so nothing here is refused but types and
-    depths without any form, which are kept as marked text of their type.
+    For results: their effect has happened, so nothing here is refused. Tuples come back
+    as lists and datetimes as text; of types and depths without any form, the name of
+    the type is kept.
     """
     return _storable(value, JSON_DEPTH_MAX)
+
+
+def bounded(value: object) -> Json:
+    """Return `storable(value)`, or its digest and size when it is over `RESULT_BYTES_MAX`."""
+    result = storable(value)
+    raw = encode(result)
+    if len(raw) <= RESULT_BYTES_MAX:
+        return result
+    return {MARK: "large", "sha256": digest(raw), "size": len(raw)}
 
 
 def _storable(value: object, depth_left: int) -> Json:
@@ -237,14 +271,14 @@ def _storable(value: object, depth_left: int) -> Json:
         case None | bool():
             return value
         case str():
-            return value if _is_utf8(value) else _marked("text", value)
+            return _plain(value) if _is_utf8(value) else _marked("text", value)
         case int():
-            exact = abs(value) <= INTEGER_MAX
-            return int(value) if exact else {MARK: "integer", "text": str(value)}
+            exact = abs(value) <= INTEGER_MAX  # digits in base ten have a limit, see int()
+            return int(value) if exact else {MARK: "integer", "hex": hex(value)}
         case float():
             fits = math.isfinite(value) and abs(value) <= INTEGER_MAX
-            return value if fits else {MARK: "float", "text": repr(value)}
-        case bytes():
+            return float(value) if fits else {MARK: "float", "text": float.__repr__(value)}
+        case bytes() | bytearray():
             return {MARK: "bytes", "base64": base64.b64encode(value).decode("ascii")}
         case list() | tuple() if depth_left:
             items = cast("list[object]", value)  # narrowed only as far as list[Unknown]
@@ -261,12 +295,16 @@ def _storable_object(value: Mapping[object, object], depth_left: int) -> Json:
     pairs = [(name, _storable(item, depth_left)) for name, item in value.items()]
     plain = all(isinstance(name, str) and name != MARK and _is_utf8(name) for name, _ in pairs)
     if plain:
-        return dict(pairs)
+        return {_plain(name): item for name, item in pairs if isinstance(name, str)}
     return {MARK: "object", "items": [[_storable(name, depth_left), item] for name, item in pairs]}
 
 
 def _is_utf8(text: str) -> bool:
-    return text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _marked(kind: str, text: str) -> Json:
@@ -275,25 +313,40 @@ def _marked(kind: str, text: str) -> Json:
 
 
 def restored(value: Json) -> Json:
-    """Return the value that `storable` was given; unknown marks stay as they are."""
+    """Return the value that `storable` was given; what it did not write stays as it is."""
     if isinstance(value, list):
-        entries: list[Json] = value
+        entries = cast("list[Json]", value)  # narrowed only as far as list[Unknown]
         return [restored(item) for item in entries]
     if not isinstance(value, dict):
         return value
-    members: dict[str, Json] = value
-    match members.get(MARK):
-        case None:
-            return {name: restored(item) for name, item in members.items()}
+    members = cast("dict[str, Json]", value)  # narrowed only as far as dict[Unknown]
+    if MARK not in members:
+        return {name: restored(item) for name, item in members.items()}
+    try:
+        return _unmarked(members)
+    except (KeyError, TypeError, ValueError):
+        return members
+
+
+def _unmarked(members: Mapping[str, Json]) -> Json:
+    match members[MARK]:
         case "bytes":
-            return base64.b64decode(members["base64"])
+            return base64.b64decode(members["base64"], validate=True)
         case "text":
             return base64.b64decode(members["base64"]).decode("utf-8", "surrogatepass")
         case "integer":
-            return int(members["text"])
+            return int(members["hex"], 16)
         case "float":
             return float(members["text"])
         case "object":
-            return {restored(name): restored(item) for name, item in members["items"]}
+            return {_as_name(restored(name)): restored(item) for name, item in members["items"]}
         case _:
             return members
+
+
+def _as_name(value: Json) -> Json:
+    """Return a member name again: one that was a tuple came back as a list."""
+    if isinstance(value, list):
+        entries = cast("list[Json]", value)  # narrowed only as far as list[Unknown]
+        return tuple(_as_name(item) for item in entries)
+    return value

@@ -205,8 +205,12 @@ def open_header(row: Checkpoint, verifiers: Mapping[str, Verifier]) -> Header:
         raise FormatError(f"checkpoint format {header.format} is unknown", row.run_id)
     if header.run != row.run_id:
         raise BindingError(f"the checkpoint belongs to run {header.run}", row.run_id)
-    if header.generation != row.generation:
-        raise FormatError(f"the row says {row.generation}, it is {header.generation}", row.run_id)
+    if (header.generation, header.lease_version) != (row.generation, row.lease_version):
+        raise FormatError(
+            f"the row says generation {row.generation} under lease {row.lease_version}, "
+            f"it is {header.generation} under {header.lease_version}",
+            row.run_id,
+        )
     return header
 
 
@@ -259,6 +263,6 @@ def split_events(event_bytes: bytes) -> tuple[bytes, ...]:
     """
     try:
         parts = msgspec.json.decode(event_bytes, type=list[msgspec.Raw])
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise FormatError("the events cannot be read") from error
     return tuple(bytes(part) for part in parts)

@@ -2,14 +2,34 @@
 
 The family gives the exit code of commands and the HTTP status of the console. A
 message is one sentence that names the run, the key and the next move; it carries no
-secret and no payload. Constructors pass all arguments on, so that every class
-survives pickle.
+secret and no payload, and is printable and bounded whatever it quotes. Constructors
+pass all arguments on, so that every class survives pickle.
 
 Source: DESIGN.md section 10.
 """
 
 from enum import Enum
 from typing import ClassVar
+
+MESSAGE_CHARS_MAX = 1000
+"""A message is one sentence; what it quotes may be as long as a planner likes."""
+
+
+def one_line(text: str) -> str:
+    """Return text as a person can be shown it: one printable line, cut at the bound.
+
+    What is printable and short enough stays as it is, so a message may pass twice.
+    """
+    cut = text[:MESSAGE_CHARS_MAX]
+    if not cut.isprintable():
+        cut = "".join(c if c.isprintable() else _escaped(c) for c in cut)
+    if len(text) <= MESSAGE_CHARS_MAX >= len(cut):
+        return cut
+    return f"{cut[: MESSAGE_CHARS_MAX - 1]}…"
+
+
+def _escaped(char: str) -> str:
+    return char.encode("unicode_escape").decode("ascii")
 
 
 class Remedy(Enum):
@@ -39,6 +59,7 @@ class CounterfoilError(Exception):
     next_move: ClassVar[str] = ""
 
     def __init__(self, message: str, run_id: str = "", key: str = "", move: str = "") -> None:
+        message, run_id, key, move = map(one_line, (message, run_id, key, move))
         super().__init__(message, run_id, key, move)
         self.message = message
         self.run_id = run_id
@@ -46,7 +67,7 @@ class CounterfoilError(Exception):
         self.move = move
 
     def __str__(self) -> str:
-        names = []
+        names: list[str] = []
         if self.run_id:
             names.append(f"run {self.run_id}")
         if self.key:

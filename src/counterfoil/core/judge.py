@@ -89,6 +89,7 @@ def check_task_fits(task: Task, kinds: Mapping[str, KindSpec]) -> None:
         spec = kinds.get(task.verifier.kind)
         if spec is None or spec.risk is not Risk.VERIFICATION:
             raise ContractError(f"task.verifier.kind {task.verifier.kind} is no verification kind")
+        form_intent(spec, task.verifier.arguments, "")
 
 
 def admit(run: Run, task: Task, action: Action, kinds: Mapping[str, KindSpec]) -> Admitted:
@@ -104,26 +105,40 @@ def admit(run: Run, task: Task, action: Action, kinds: Mapping[str, KindSpec]) -
     if spec is None:
         raise ContractError(f"no adapter declares kind {action.kind!r:.80}")
     check_form(run, action, spec.risk)
-    if not isinstance(action.arguments, dict):
-        raise ContractError("arguments must be an object")
-    given = normalise(action.arguments, "arguments")
-    arguments = spec.normalise(given)
-    volatile = {name: arguments[name] for name in spec.volatile if name in arguments}
-    lasting = {name: value for name, value in arguments.items() if name not in volatile}
-    check_permission(task.policy, spec, lasting)
     prestate = environment_of(run, spec.adapter)
+    intent, volatile = form_intent(spec, action.arguments, prestate.instance if prestate else "")
+    check_permission(task.policy, spec, intent.arguments)
     if prestate is None:
         raise StaleObservationError(f"{spec.adapter} has not been observed yet", run.run_id)
     check_facts(run, action, (prestate,))
-    intent = Intent(
-        adapter=spec.adapter,
-        kind=spec.name,
-        arguments=lasting,
-        risk=spec.risk,
-        target=prestate.instance,
-    )
     digest = intent_digest(intent)
     return Admitted(intent=intent, digest=digest, spec=spec, volatile=volatile, prestate=prestate)
+
+
+def form_intent(
+    spec: KindSpec, arguments: dict[str, Json], target: str
+) -> tuple[Intent, dict[str, Json]]:
+    """Return the intent of a call, and its volatile arguments beside it.
+
+    Raises:
+        ContractError: The arguments do not fit the kind.
+    """
+    full = spec.normalise(normalise(arguments, "arguments"))
+    lasting = {name: value for name, value in full.items() if name not in spec.volatile}
+    volatile = {name: full[name] for name in spec.volatile if name in full}
+    intent = Intent(
+        adapter=spec.adapter, kind=spec.name, arguments=lasting, risk=spec.risk, target=target
+    )
+    return intent, volatile
+
+
+def is_verifier(task: Task, admitted: Admitted) -> bool:
+    """Return whether this is the verification that the task names, not just any other."""
+    verifier = task.verifier
+    if verifier is None or verifier.kind != admitted.spec.name:
+        return False
+    wanted, _ = form_intent(admitted.spec, verifier.arguments, admitted.intent.target)
+    return intent_digest(wanted) == admitted.digest
 
 
 def check_approval(task: Task, spec: KindSpec) -> None:

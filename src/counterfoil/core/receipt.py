@@ -1,7 +1,7 @@
 """Receipts: the adapter's authoritative record of a committed effect.
 
-The identity of a receipt is every field but its result. Whether a receipt is ours is
-decided by comparing all that a pending intent fixes, never by its mere presence.
+Whether a receipt is ours is decided by comparing all that a pending intent fixes,
+never by its mere presence.
 """
 
 from enum import StrEnum
@@ -97,6 +97,18 @@ def unknown(reason: str) -> LookUp:
     return LookUp(answer=Answer.UNKNOWN, reason=reason)
 
 
+def identity(receipt: Receipt) -> tuple[str, ...]:
+    """Return what every target can say again of an effect: which one, whose, what for."""
+    return (
+        receipt.id,
+        receipt.adapter,
+        receipt.kind,
+        receipt.run_id,
+        receipt.key,
+        receipt.digest,
+    )
+
+
 def receipt_fingerprint(receipt: Receipt) -> Digest:
     """Return the digest of a whole receipt, its result included."""
     fields = msgspec.structs.asdict(receipt) | {"result": digest(encode(receipt.result))}
@@ -113,6 +125,8 @@ def differences(pending: Pending, run_id: RunId, receipt: Receipt) -> tuple[str,
         "run_id": (run_id, receipt.run_id),
         "key": (pending.key, receipt.key),
         "digest": (pending.digest, receipt.digest or pending.digest),
+        "level": (pending.level, receipt.level),
+        "environment": (intent.adapter, receipt.poststate.adapter),
         "instance": (intent.target, receipt.poststate.instance),
     }
     return tuple(name for name, (ours, theirs) in wanted.items() if ours != theirs)

@@ -5,6 +5,7 @@ fingerprint is. It is a value, or a TOML or JSON file; unknown fields are refuse
 """
 
 import tomllib
+from datetime import datetime
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -158,12 +159,13 @@ def check_task(task: Task) -> None:
     if len(policy.scope) > ADAPTERS_PER_TASK_MAX:
         raise ContractError(f"task.policy.scope names more than {ADAPTERS_PER_TASK_MAX} adapters")
     for adapter, lists in policy.scope.items():
+        identifier(adapter, "an adapter in task.policy.scope")
         for name, entries in lists.items():
-            field = f"task.policy.scope.{adapter}.{name}"
-            _distinct(entries, field)
-            for entry in entries if name == PATHS else ():
-                if entry != ".":
-                    canonical_path(entry.removesuffix("/"), field)
+            identifier(name, f"a list of {adapter} in task.policy.scope")
+            _check_scope(name, entries, f"task.policy.scope.{adapter}.{name}")
+    for adapter, account in task.accounts.items():
+        identifier(adapter, "an adapter in task.accounts")
+        identifier(account, f"task.accounts.{adapter}")
     normalise(task.initial, "task.initial")
     if task.verifier is not None:
         identifier(task.verifier.kind, "task.verifier.kind")
@@ -174,6 +176,20 @@ def check_task(task: Task) -> None:
 def _distinct(entries: tuple[str, ...], field: str) -> None:
     for entry in entries:
         identifier(entry, field)
+    _check_once(entries, field)
+
+
+def _check_scope(name: str, entries: tuple[str, ...], field: str) -> None:
+    if name != PATHS:
+        _distinct(entries, field)
+        return
+    for entry in entries:
+        if entry != ".":
+            canonical_path(entry.removesuffix("/"), field)
+    _check_once(entries, field)
+
+
+def _check_once(entries: tuple[str, ...], field: str) -> None:
     if len(set(entries)) != len(entries):
         raise ContractError(f"{field} names an entry twice")
 
@@ -209,9 +225,15 @@ def covers(entry: str, path: str) -> bool:
 
 def fingerprint(task: Task) -> Digest:
     """Return the digest of the whole task: what recovery compares."""
-    return digest(canonical(normalise(msgspec.to_builtins(task), "task")))
+    return _digest(task, "task")
 
 
 def policy_fingerprint(policy: Policy) -> Digest:
     """Return the digest of the policy alone."""
-    return digest(canonical(normalise(msgspec.to_builtins(policy), "policy")))
+    return _digest(policy, "policy")
+
+
+def _digest(value: Task | Policy, field: str) -> Digest:
+    """Return the digest of a struct; what `normalise` tells apart must not become text first."""
+    plain = msgspec.to_builtins(value, builtin_types=(bytes, datetime))
+    return digest(canonical(normalise(plain, field)))
