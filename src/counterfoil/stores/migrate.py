@@ -20,12 +20,14 @@ class Schema:
         name: Scripts are `sql/NAME_001.sql` and on.
         version: Number of the last script.
         application_id: What `PRAGMA application_id` says of such a file.
+        page_bytes: Size of a page: a row or two fill one.
         is_small: Whether the whole file is checked each time it is opened.
     """
 
     name: str
     version: int
     application_id: int
+    page_bytes: int
     is_small: bool
 
 

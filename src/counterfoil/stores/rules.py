@@ -71,8 +71,7 @@ def is_held(present: Head, now_ms: int) -> bool:
 def acquire_refusal(present: Head | None, expected: Head, now_ms: int) -> CounterfoilError | None:
     """Return why a lease cannot be taken, or None.
 
-    Owner and expiry are not compared: renewing moves the one, and the nonce stands
-    for the other.
+    The expiry is not compared: renewing moves it, and changes nothing else.
     """
     run_id = expected.run_id
     if present is None:
@@ -84,7 +83,7 @@ def acquire_refusal(present: Head | None, expected: Head, now_ms: int) -> Counte
             f"{present.expires_at_ms - now_ms} ms",
             run_id,
         )
-    if _compared(present) != _compared(expected):
+    if (_compared(present), present.owner) != (_compared(expected), expected.owner):
         return StaleHeadError(f"the head is at generation {present.generation} by now", run_id)
     return None
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from counterfoil.core.errors import ConfigError, HeadMissingError, RollbackError
 from counterfoil.stores import place
-from counterfoil.stores.sqlite_database import open_database
 from counterfoil.stores.sqlite_driver import Connection
-from counterfoil.stores.sqlite_heads import HEADS_SCHEMA, SqliteHeads
+from counterfoil.stores.sqlite_file import open_database
+from counterfoil.stores.sqlite_heads import HEADS_SCHEMA, SqliteHeads, never_dead
 from counterfoil.stores.sqlite_inbox import INBOX_SCHEMA, SqliteInbox
 from counterfoil.stores.sqlite_store import STORE_SCHEMA, SqliteStore
 
@@ -47,6 +47,7 @@ def open_heads(
     create: bool,
     now_ms: Callable[[], int],
     incarnation: Callable[[], str],
+    is_dead: Callable[[str], bool] = never_dead,
     mounts: Path = place.MOUNTS,
 ) -> SqliteHeads:
     """Open the head register in the file `path`.
@@ -56,6 +57,7 @@ def open_heads(
         create: Whether to create the file if it is missing; never over a damaged one.
         now_ms: The machine's wall clock, UTC, in milliseconds.
         incarnation: Gives random text; called once in the life of the file.
+        is_dead: Whether the holder of this name is known to have died.
         mounts: Table of mounts, in the form of /proc/self/mountinfo.
 
     Raises:
@@ -74,7 +76,7 @@ def open_heads(
         missing=missing,
         mounts=mounts,
     )
-    return SqliteHeads(database, now_ms)
+    return SqliteHeads(database, now_ms, is_dead)
 
 
 def open_inbox(path: Path, *, create: bool, mounts: Path = place.MOUNTS) -> SqliteInbox:

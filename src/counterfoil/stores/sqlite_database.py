@@ -1,28 +1,21 @@
 """One SQLite file as stores use it: opened with care, written in transactions, closed.
 
-The only place that knows the driver's errors. Before COMMIT an error means that nothing
-happened. An error at COMMIT means that nobody knows: the connection is dropped, and the
-file is opened again before its next use, since a failed sync is never asked again.
+Before COMMIT an error means that nothing happened. An error at COMMIT means that nobody
+knows: the connection is dropped, and the file is opened again before its next use, since
+a failed sync is never asked again.
 """
 
 import os
-import tempfile
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
 
 import apsw
 
-from counterfoil.core.errors import (
-    ConfigError,
-    CounterfoilError,
-    FormatError,
-    UnavailableError,
-    UsageError,
-)
+from counterfoil.core.errors import CounterfoilError, FormatError, UnavailableError, UsageError
 from counterfoil.stores import place
-from counterfoil.stores.migrate import Schema, create, migrate
+from counterfoil.stores.migrate import Schema, migrate
 from counterfoil.stores.sqlite_driver import (
     HARMLESS,
     Connection,
@@ -30,28 +23,24 @@ from counterfoil.stores.sqlite_driver import (
     Value,
     code_of,
     connect,
+    keep_log,
+    log_frames,
+    set_pragmas,
     translated,
     typed,
 )
+from counterfoil.stores.sqlite_log import has_lost_commits, log_of
 
-CHECKPOINT_PAGES = 1_000
-"""Pages in the log after which a commit moves them into the file: 4 MB."""
-
-PRAGMAS: dict[str, int | str] = {
-    "journal_mode": "wal",
-    "synchronous": 2,
-    "foreign_keys": 1,
-    "trusted_schema": 0,
-    "wal_autocheckpoint": CHECKPOINT_PAGES,
-}
-"""Each is set, read back, and refused when it did not take. `synchronous` 2 is FULL."""
+LOOKS_MAX = 3
+"""Looks at a log that others write to, before it counts as in use and so as sound."""
 
 
 class Database:
     """A database file and our one connection to it; safe to share by threads.
 
-    `open_database` makes one. Between a failed commit and its next use it has no
-    connection.
+    The log beside the file, `PATH-wal`, is part of the database and stays when the last
+    connection closes: a file without it has lost its newest commits. Between a failed
+    commit and its next use there is no connection.
     """
 
     def __init__(self, path: Path, schema: Schema, mounts: Path = place.MOUNTS) -> None:
@@ -60,6 +49,8 @@ class Database:
         self._mounts = mounts
         self._lock = RLock()
         self._connection: Connection | None = None
+        self._names = str(path), str(log_of(path))
+        self._identity: tuple[int, int] | None = None
         self._is_closed = False
         self._is_unsettled = False
 
@@ -69,12 +60,13 @@ class Database:
 
         Raises:
             UnavailableError: Nothing happened.
-            FormatError: The file is damaged; nothing happened.
+            FormatError: The file is damaged, gone or replaced; nothing happened.
             StaleHeadError: A row breaks a constraint; nothing happened.
             UnknownOutcomeError: The commit failed; nobody knows what the disk holds.
         """
         with self._lock:
             connection, committing = self._live(), False
+            self._check_names()
             try:
                 connection.execute("BEGIN IMMEDIATE")
                 yield connection
@@ -115,28 +107,31 @@ class Database:
         """Let go of the file; a second time does nothing."""
         with self._lock:
             self._is_closed = True
-            self._drop(keeps_log=False)
+            self._drop()
 
     def _live(self) -> Connection:
         if self._is_closed:
             raise UsageError(f"{self._path} was closed by its user")
-        if self._connection is None:
-            _check_files(self._path, self._mounts)
-            try:
-                self._connection = connect(self._path)
-                self._prepare(self._connection)
-            except apsw.Error as error:
-                raise self._after(error, committing=False) from error
-            except CounterfoilError:
-                self._drop(keeps_log=True)
-                raise
+        if self._connection is not None:
+            return self._connection
+        _check_files(self._path, self._mounts)
+        try:
+            self._connection = connect(self._path)
+            self._prepare(self._connection)
+        except apsw.Error as error:
+            raise self._after(error, committing=False) from error
+        except CounterfoilError:
+            self._drop()
+            raise
         return self._connection
 
     def _prepare(self, connection: Connection) -> None:
-        _keep_log(connection, is_kept=True)
+        """Make the connection fit for use; until then closing it changes no file."""
+        keep_log(connection, is_kept=True)
         if connection.readonly("main"):
             raise UnavailableError(f"{self._path} cannot be written")
-        _set_pragmas(connection, self._path)
+        set_pragmas(connection, self._path)
+        _check_log(connection, self._path)
         migrate(connection, self._schema)
         if self._schema.is_small and not _is_whole(connection):
             raise FormatError(f"{self._path} is damaged")
@@ -144,13 +139,21 @@ class Database:
             # What the failed sync left is in the log. It counts once the file holds it.
             connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
             self._is_unsettled = False
-        _keep_log(connection, is_kept=False)
+        self._identity = place.identity(self._names[0])
+        keep_log(connection, is_kept=False)
+
+    def _check_names(self) -> None:
+        """Refuse to write to a file that has lost its name, since nobody would read it."""
+        path, log = self._names
+        if place.identity(path) != self._identity or not os.access(log, os.F_OK):
+            self._drop_as_it_is()
+            raise FormatError(f"{path} or its log was replaced while it was open")
 
     def _after(self, error: apsw.Error, *, committing: bool) -> CounterfoilError:
         """Return what an error means, having dropped a connection it spoils."""
         if committing or code_of(error) not in HARMLESS:
             self._is_unsettled = self._is_unsettled or committing
-            self._drop(keeps_log=True)
+            self._drop_as_it_is()
         return translated(error, self._path, committing=committing)
 
     def _undo(self) -> None:
@@ -160,57 +163,23 @@ class Database:
         try:
             connection.execute("ROLLBACK")
         except apsw.Error:
-            self._drop(keeps_log=True)
+            self._drop_as_it_is()
 
-    def _drop(self, *, keeps_log: bool) -> None:
+    def _drop_as_it_is(self) -> None:
+        """Let go of the file, and leave it and its log as they are."""
+        if self._connection is not None:
+            keep_log(self._connection, is_kept=True)
+        self._drop()
+
+    def _drop(self) -> None:
         connection, self._connection = self._connection, None
         if connection is None:
             return
         try:
-            if keeps_log:
-                _keep_log(connection, is_kept=True)
+            connection.pragma("journal_size_limit", 0)
             connection.close(force=True)
         except apsw.Error as error:
             raise translated(error, self._path, committing=False) from error
-
-
-def open_database(
-    path: Path,
-    schema: Schema,
-    *,
-    create_first: Callable[[Connection], None] | None,
-    missing: CounterfoilError,
-    mounts: Path = place.MOUNTS,
-) -> Database:
-    """Open a database file, creating it where that is asked for.
-
-    A file appears under its name whole or not at all, so an empty or partial one is
-    damage and is never filled.
-
-    Args:
-        path: The file; its folder is created with mode 700 along with it.
-        schema: The kind of database.
-        create_first: Writes the first rows of a created file; None creates nothing.
-        missing: What to raise when there is no file and none is created.
-        mounts: Table of mounts, in the form of /proc/self/mountinfo.
-
-    Raises:
-        ConfigError: The place, the file's mode, its kind, its version or a pragma is
-            not as it must be.
-        FormatError: The file is damaged; it and its log stay as they are.
-        UnavailableError: It cannot be opened now.
-    """
-    path = place.resolved(path)
-    if create_first is not None:
-        place.make_folder(path.parent)
-        place.check_folder(path.parent, mounts)
-        if place.check_file(path) is None:
-            _create(path, schema, create_first)
-    elif place.check_file(path) is None:
-        raise missing
-    database = Database(path, schema, mounts)
-    database.open()
-    return database
 
 
 def _check_files(path: Path, mounts: Path) -> None:
@@ -219,59 +188,35 @@ def _check_files(path: Path, mounts: Path) -> None:
     if not size_bytes:
         # SQLite would take an empty file for a database to be filled, and delete its log.
         raise FormatError(f"{path} is {'gone' if size_bytes is None else 'empty'}")
-    for suffix in ("-wal", "-shm"):
-        place.check_file(path.with_name(path.name + suffix))
+    log = log_of(path)
+    if place.check_file(log) is None:
+        raise FormatError(
+            f"{log} is gone, and with it the newest commits",
+            move=f"stop and bring {log} back; if a tool that closed the database in good order "
+            "took it away, put an empty file of mode 600 in its place",
+        )
+    place.check_file(path.with_name(path.name + "-shm"))
 
 
-def _create(path: Path, schema: Schema, create_first: Callable[[Connection], None]) -> None:
-    """Make the file under another name, and link it to its own unless one is there."""
-    try:
-        with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
-            made = Path(folder) / "new"
-            os.close(os.open(made, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-            _fill(made, schema, create_first)
-            try:
-                path.hardlink_to(made)
-            except FileExistsError:
-                return
-            _sync_folder(path.parent)
-    except OSError as error:
-        raise UnavailableError(f"cannot create {path}: {error.strerror}") from error
+def _check_log(connection: Connection, path: Path) -> None:
+    """Refuse a log that was damaged after its commits were acknowledged.
 
-
-def _fill(path: Path, schema: Schema, create_first: Callable[[Connection], None]) -> None:
-    try:
-        connection = connect(path)
+    Others may write meanwhile, so a look counts only if nothing moved under it.
+    """
+    for _ in range(LOOKS_MAX):
+        before = log_frames(connection)
         try:
-            _set_pragmas(connection, path)
-            create(connection, schema)
-            create_first(connection)
-        finally:
-            connection.close(force=True)
-    except apsw.Error as error:
-        raise translated(error, path, committing=False) from error
-
-
-def _set_pragmas(connection: Connection, path: Path) -> None:
-    for name, value in PRAGMAS.items():
-        connection.pragma(name, value)
-        actual = connection.pragma(name)
-        if actual != value:
-            raise ConfigError(f"{path}: {name} stays {actual} where it must be {value}")
+            log = log_of(path).read_bytes()
+        except OSError as error:
+            raise UnavailableError(f"cannot read {log_of(path)}: {error.strerror}") from error
+        page_bytes = connection.pragma("page_size")
+        if not isinstance(page_bytes, int) or not has_lost_commits(
+            log, page_bytes=page_bytes, believed=before
+        ):
+            return
+        if before == log_frames(connection):
+            raise FormatError(f"{log_of(path)} is damaged, and commits are lost")
 
 
 def _is_whole(connection: Connection) -> bool:
     return connection.execute("PRAGMA quick_check(1)").fetchone() == ("ok",)
-
-
-def _keep_log(connection: Connection, *, is_kept: bool) -> None:
-    """Say whether closing leaves file and log as they are, as damage and doubt demand."""
-    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, int(is_kept))
-
-
-def _sync_folder(folder: Path) -> None:
-    folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder_fd)
-    finally:
-        os.close(folder_fd)

@@ -4,6 +4,7 @@ The driver's own types name a protocol that Python has from 3.12 on. What its er
 to a caller stands here, and nowhere else.
 """
 
+import ctypes
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol, TypeAlias, TypeVar
@@ -12,6 +13,7 @@ import apsw
 import msgspec
 
 from counterfoil.core.errors import (
+    ConfigError,
     CounterfoilError,
     FormatError,
     StaleHeadError,
@@ -25,6 +27,18 @@ BUSY_WAIT_MS = 5_000
 
 STATEMENTS_CACHED = 64
 """More than all statements of one store."""
+
+LOG_PAGES_MAX = 1_000
+"""Pages in the log after which a commit moves them into the file."""
+
+PRAGMAS: dict[str, int | str] = {
+    "journal_mode": "wal",
+    "synchronous": 2,
+    "foreign_keys": 1,
+    "trusted_schema": 0,
+    "wal_autocheckpoint": LOG_PAGES_MAX,
+}
+"""Each is set, read back, and refused when it did not take. `synchronous` 2 is FULL."""
 
 WAITING = (apsw.SQLITE_BUSY, apsw.SQLITE_LOCKED)
 HARMLESS = (*WAITING, apsw.SQLITE_CONSTRAINT, apsw.SQLITE_TOOBIG)
@@ -51,7 +65,7 @@ class Cursor(Protocol):
         """Return the next row, or None."""
         ...
 
-    def fetchall(self) -> list[tuple[object, ...]]:
+    def fetchall(self) -> Sequence[tuple[object, ...]]:
         """Return the rows that are left."""
         ...
 
@@ -114,6 +128,40 @@ def connect(path: Path | None) -> Connection:
     )
     connection.set_busy_timeout(BUSY_WAIT_MS)
     return connection
+
+
+def set_pragmas(connection: Connection, path: Path) -> None:
+    """Set `PRAGMAS`, and keep the log beside the file when the last connection closes.
+
+    Raises:
+        ConfigError: One did not take.
+        apsw.Error: As the driver says.
+    """
+    for name, value in PRAGMAS.items():
+        connection.pragma(name, value)
+        actual = connection.pragma(name)
+        if actual != value:
+            raise ConfigError(f"{path}: {name} stays {actual} where it must be {value}")
+    persists = ctypes.c_int(1)
+    connection.file_control("main", apsw.SQLITE_FCNTL_PERSIST_WAL, ctypes.addressof(persists))
+
+
+def keep_log(connection: Connection, *, is_kept: bool) -> None:
+    """Say whether closing leaves file and log as they are, as damage and doubt demand.
+
+    Where it does not, the log is moved into the file and becomes empty.
+    """
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, int(is_kept))
+
+
+def log_frames(connection: Connection) -> int:
+    """Return how many frames of the log SQLite believes, moving none of them.
+
+    Raises:
+        apsw.Error: As the driver says.
+    """
+    frames, _ = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
+    return max(0, frames)
 
 
 def typed(row: object, kind: type[Row]) -> Row:

@@ -18,7 +18,9 @@ from counterfoil.stores.migrate import Schema
 from counterfoil.stores.sqlite_database import Database
 from counterfoil.stores.sqlite_driver import Connection, Value, typed
 
-HEADS_SCHEMA = Schema(name="heads", version=1, application_id=0x43464802, is_small=True)
+HEADS_SCHEMA = Schema(
+    name="heads", version=1, application_id=0x43464802, page_bytes=4_096, is_small=True
+)
 
 _HEADS = """
 SELECT run_id, generation, checkpoint, owner, nonce, lease_version, expires_at_ms, status,
@@ -40,7 +42,7 @@ _ACQUIRE = """
 UPDATE head
 SET owner = ?, nonce = ?, lease_version = lease_version + 1, expires_at_ms = ?
 WHERE run_id = ? AND generation = ? AND checkpoint = ? AND nonce = ? AND lease_version = ?
-    AND status = ? AND expires_at_ms <= ?
+    AND status = ? AND owner = ? AND expires_at_ms <= ?
 """
 _RENEW = """
 UPDATE head SET expires_at_ms = max(expires_at_ms, ?)
@@ -89,6 +91,15 @@ class _Write:
         return self.connection.changes() > 0
 
 
+END_OF_TIME_MS = 2**62
+"""Later than any lease: a dead holder's term is over whenever it would have ended."""
+
+
+def never_dead(owner: str) -> bool:
+    """Return False: without a way to tell, every holder counts as alive."""
+    return False
+
+
 class SqliteHeads:
     """A `HeadRegister` in a SQLite file; safe to share by threads and processes.
 
@@ -96,9 +107,15 @@ class SqliteHeads:
     register at that moment: until the clock gets there, leases end by release alone.
     """
 
-    def __init__(self, database: Database, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        database: Database,
+        now_ms: Callable[[], int],
+        is_dead: Callable[[str], bool] = never_dead,
+    ) -> None:
         self._database = database
         self._wall_ms = now_ms
+        self._is_dead = is_dead
 
     def create(
         self, run_id: RunId, checkpoint: Digest, owner: str, nonce: str, ttl_ms: int
@@ -134,7 +151,7 @@ class SqliteHeads:
         return heads[0] if heads else None
 
     def acquire(self, expected: Head, owner: str, nonce: str, ttl_ms: int) -> Head:
-        """Take a lease durably, that is free, released or expired.
+        """Take a lease durably, that is free, released, expired, or of a dead holder.
 
         Raises:
             LeaseLostError: Another holder's lease stands.
@@ -147,9 +164,10 @@ class SqliteHeads:
         rules.check_lease(nonce, ttl_ms, run_id)
         rules.check_digest(expected.checkpoint)
         with self._writing() as write:
-            row = (owner, nonce, write.now_ms + ttl_ms, *_compared(expected), expected.status)
+            row = (owner, nonce, write.now_ms + ttl_ms, *_compared(expected))
+            ends_before_ms = END_OF_TIME_MS if self._is_dead(expected.owner) else write.now_ms
             is_taken = expected.incarnation == write.incarnation and write.changed(
-                _ACQUIRE, (*row, write.now_ms)
+                _ACQUIRE, (*row, expected.status, expected.owner, ends_before_ms)
             )
             present = write.present(run_id)
             if not is_taken or present is None:

@@ -6,7 +6,9 @@ from counterfoil.core.words import RunId
 from counterfoil.stores.migrate import Schema
 from counterfoil.stores.sqlite_database import Database
 
-INBOX_SCHEMA = Schema(name="inbox", version=1, application_id=0x43464903, is_small=False)
+INBOX_SCHEMA = Schema(
+    name="inbox", version=1, application_id=0x43464903, page_bytes=4_096, is_small=False
+)
 
 
 class SqliteInbox:

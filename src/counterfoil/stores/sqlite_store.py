@@ -18,7 +18,9 @@ from counterfoil.stores.migrate import Schema
 from counterfoil.stores.sqlite_database import Database
 from counterfoil.stores.sqlite_driver import Connection, typed
 
-STORE_SCHEMA = Schema(name="store", version=1, application_id=0x43464301, is_small=False)
+STORE_SCHEMA = Schema(
+    name="store", version=1, application_id=0x43464301, page_bytes=8_192, is_small=False
+)
 
 NO_MARK = -1
 

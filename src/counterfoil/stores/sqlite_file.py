@@ -1,0 +1,97 @@
+"""How a database file comes to be: whole, for us alone, or not at all.
+
+The file is made under another name and linked to its own, so an empty or partial file
+under that name is damage, and is never filled.
+"""
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+
+from counterfoil.core.errors import CounterfoilError, UnavailableError
+from counterfoil.stores import place
+from counterfoil.stores.migrate import Schema, create
+from counterfoil.stores.sqlite_database import Database
+from counterfoil.stores.sqlite_driver import Connection, connect, set_pragmas, translated
+from counterfoil.stores.sqlite_log import log_of
+
+CREATE_NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW
+
+
+def open_database(
+    path: Path,
+    schema: Schema,
+    *,
+    create_first: Callable[[Connection], None] | None,
+    missing: CounterfoilError,
+    mounts: Path = place.MOUNTS,
+) -> Database:
+    """Open a database file, creating it where that is asked for.
+
+    Args:
+        path: The file; its folder is created with mode 700 along with it.
+        schema: The kind of database.
+        create_first: Writes the first rows of a created file; None creates nothing.
+        missing: What to raise when there is no file and none is created, or when a log
+            without its file shows that there was one.
+        mounts: Table of mounts, in the form of /proc/self/mountinfo.
+
+    Raises:
+        ConfigError: The place, the file's mode, its kind, its version or a pragma is
+            not as it must be.
+        FormatError: The file is damaged; it and its log stay as they are.
+        UnavailableError: It cannot be opened now.
+    """
+    path = place.resolved(path)
+    if create_first is not None:
+        place.make_folder(path.parent)
+        place.check_folder(path.parent, mounts)
+    if place.check_file(path) is None:
+        if create_first is None or place.check_file(log_of(path)):
+            raise missing
+        _create(path, schema, create_first)
+    database = Database(path, schema, mounts)
+    database.open()
+    return database
+
+
+def _create(path: Path, schema: Schema, create_first: Callable[[Connection], None]) -> None:
+    """Make the file and give it its name, unless another process is first."""
+    try:
+        with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
+            made = Path(folder) / "new"
+            _make_empty(made)
+            _fill(made, schema, create_first)
+            _make_empty(log_of(path))
+            try:
+                path.hardlink_to(made)
+            except FileExistsError:
+                return
+        place.sync_folder(path.parent)
+    except OSError as error:
+        raise UnavailableError(f"cannot create {path}: {error.strerror}") from error
+
+
+def _make_empty(path: Path) -> None:
+    """Create an empty file of mode 600, unless it is there."""
+    try:
+        os.close(os.open(path, CREATE_NEW, 0o600))
+    except FileExistsError:
+        place.check_file(path)
+
+
+def _fill(path: Path, schema: Schema, create_first: Callable[[Connection], None]) -> None:
+    try:
+        connection = connect(path)
+        try:
+            connection.pragma("page_size", schema.page_bytes)
+            set_pragmas(connection, path)
+            create(connection, schema)
+            create_first(connection)
+        finally:
+            connection.close(force=True)
+    except apsw.Error as error:
+        raise translated(error, path, committing=False) from error
