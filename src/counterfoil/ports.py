@@ -5,7 +5,9 @@ Protocols, not base classes. Each is defined as much by its conformance suite in
 translated to the taxonomy, and an error after the first byte was sent is unknown.
 """
 
+from asyncio import AbstractEventLoop
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from typing import Protocol
 
 import msgspec
@@ -301,6 +303,10 @@ class Adapter(Protocol):
     def close(self) -> None:
         """Let go of what is held."""
         ...
+
+
+running_loop: ContextVar[AbstractEventLoop | None] = ContextVar("running_loop", default=None)
+"""Loop of the asynchronous session that calls an adapter; None for others."""
 
 
 class Clock(Protocol):

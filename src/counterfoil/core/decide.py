@@ -35,6 +35,7 @@ class Known:
         is_fenced: The adapter knows a lease that is newer than every call before.
         is_forbidden: The adapter has made the key impossible.
         refusal: Set when the adapter refused the latest call outright.
+        is_live: The answer is the receipt of a call that this session made.
     """
 
     is_unsent: bool = False
@@ -43,6 +44,7 @@ class Known:
     is_fenced: bool = False
     is_forbidden: bool = False
     refusal: CounterfoilError | None = None
+    is_live: bool = False
 
 
 NOTHING = Known()

@@ -11,7 +11,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from counterfoil.core.errors import ContractError, FrozenError, InvariantError, TerminalError
+from counterfoil.core import judge
+from counterfoil.core.errors import (
+    ContractError,
+    FrozenError,
+    InvariantError,
+    TerminalError,
+    one_line,
+)
 from counterfoil.core.inputs import (
     Aborted,
     CaseOpened,
@@ -29,7 +36,15 @@ from counterfoil.core.inputs import (
     Step,
 )
 from counterfoil.core.intent import EnvironmentState, Pending
-from counterfoil.core.proposal import close_if_spent, counted, garbled, propose, refused
+from counterfoil.core.proposal import (
+    close_if_spent,
+    counted,
+    garbled,
+    is_spent,
+    propose,
+    refused,
+    unjudged,
+)
 from counterfoil.core.review import CaseReason
 from counterfoil.core.run import Evidence, Phase, Run, with_environment
 from counterfoil.core.trace import Event, Outcome, position_name
@@ -89,6 +104,7 @@ def apply(run: Run, given: Input, rules: Rules) -> Step:
 
     Raises:
         FrozenError: The run is in review and takes no such input.
+        BudgetError: No proposal is left, and an action is pending.
         TerminalError: The run has ended.
         InvariantError: The input cannot happen here; a fault of ours.
     """
@@ -100,6 +116,8 @@ def apply(run: Run, given: Input, rules: Rules) -> Step:
         case Rule.TAKE:
             return _REDUCERS[type(given)](run, given, rules)
         case Rule.COUNT:
+            if is_spent(run, rules):
+                return unjudged(run)
             busy = ContractError("an action is pending: settle it first", run.run_id)
             return refused(counted(run), Outcome.CONTRACT_REJECTED, busy, rules)
         case Rule.FREEZE:
@@ -123,14 +141,14 @@ def _settled(run: Run, given: Settled, rules: Rules) -> Step:
     for state in given.environments:
         run = with_environment(run, state)
     evidence = run.evidence
-    if is_verification:
+    if is_verification and not given.passed:
         evidence = None
-        if given.passed:
-            evidence = Evidence(
-                event=run.trace_size,
-                digest=given.admitted.digest,
-                environments=run.environments,
-            )
+    elif is_verification and judge.is_verifier(rules.task, given.admitted):
+        evidence = Evidence(
+            event=run.trace_size,
+            digest=given.admitted.digest,
+            environments=run.environments,
+        )
     event = Event(
         at_ms=run.floor_ms,
         outcome=Outcome.VERIFIED if is_verification else Outcome.READ,
@@ -143,8 +161,11 @@ def _settled(run: Run, given: Settled, rules: Rules) -> Step:
         environments=given.environments,
         passed=given.passed,
     )
-    run = replace(run, cursor=position + 1, attempt=0, evidence=evidence)
-    settles = (position_name(position),)
+    run = replace(run, evidence=evidence)
+    settles: tuple[str, ...] = ()
+    if given.passed or not is_verification:  # a failed verification may be tried again
+        run = replace(run, cursor=position + 1, attempt=0)
+        settles = (position_name(position),)
     return close_if_spent(Step(run=run, events=(event,), settles=settles), rules)
 
 
@@ -246,7 +267,7 @@ def _given_up(run: Run, given: GivenUp, rules: Rules) -> Step:
 
 
 def _case_opened(run: Run, given: CaseOpened, rules: Rules) -> Step:
-    case = given.case
+    case = replace(given.case, finding=one_line(given.case.finding))
     is_conflict = case.reason is CaseReason.INTENT_CONFLICT
     event = Event(
         at_ms=run.floor_ms,
@@ -272,6 +293,7 @@ def _observed(run: Run, given: Observed, rules: Rules) -> Step:
 
 def _aborted(run: Run, given: Aborted, rules: Rules) -> Step:
     pending = run.pending
+    finding = f" ({given.finding})" if given.finding else ""
     event = Event(
         at_ms=run.floor_ms,
         outcome=Outcome.ABORTED,
@@ -281,7 +303,7 @@ def _aborted(run: Run, given: Aborted, rules: Rules) -> Step:
         intent=pending.intent if pending else None,
         receipt=given.receipt,
         case=run.case,
-        reason=f"{given.actor}: {given.reason}" + (f" ({given.finding})" if given.finding else ""),
+        reason=one_line(f"{given.actor}: {given.reason}{finding}"),
     )
     final = replace(run, phase=Phase.FAILED, reason="aborted", pending=None, case=None)
     return Step(run=final, events=(event,))

@@ -23,14 +23,15 @@ from counterfoil.core.errors import (
 from counterfoil.core.inputs import Facts, Garbled, Proposed, Recorded, Rules, Step
 from counterfoil.core.intent import Action, Pending
 from counterfoil.core.judge import CANCEL, CONTROL_KINDS, Admitted
-from counterfoil.core.receipt import Receipt
+from counterfoil.core.receipt import Receipt, identity
 from counterfoil.core.run import Phase, Run, with_environment
 from counterfoil.core.task import Task
 from counterfoil.core.trace import Event, Outcome
-from counterfoil.core.words import Key, Risk, free_text
+from counterfoil.core.words import Key, Level, Risk, free_text
 
 
 def counted(run: Run) -> Run:
+    """Return the run with one more judged proposal."""
     return replace(run, spent=replace(run.spent, proposals=run.spent.proposals + 1))
 
 
@@ -64,7 +65,26 @@ _OUTCOME_OF: Mapping[type[CounterfoilError], Outcome] = {
 }
 
 
+def is_spent(run: Run, rules: Rules) -> bool:
+    """Return whether no further proposal may be judged."""
+    return run.spent.proposals >= rules.task.budgets.proposals
+
+
+def unjudged(run: Run) -> Step:
+    """Return the end of a run that has no proposal left.
+
+    Raises:
+        BudgetError: An intent is pending, and the run ends once it is settled.
+    """
+    if run.pending is not None:
+        raise BudgetError("every proposal is used up, and an action is pending", run.run_id)
+    return ended_by_budget(run, Outcome.PROPOSAL_BUDGET_EXHAUSTED)
+
+
 def propose(run: Run, given: Proposed, rules: Rules) -> Step:
+    """Return what follows from a proposed action."""
+    if is_spent(run, rules):
+        return unjudged(run)
     run = counted(run)
     exhausted = _exhausted(run, rules)
     if exhausted is not None:
@@ -78,9 +98,9 @@ def propose(run: Run, given: Proposed, rules: Rules) -> Step:
             return _replay(run, given.recorded, admitted, action, rules)
         return _admitted(run, admitted, given, rules)
     except tuple(_OUTCOME_OF) as error:
-        outcome = _OUTCOME_OF[type(error)]
-        named = type(error)(error.message, run.run_id, action.key or "")
-        return refused(run, outcome, named, rules, action)
+        kind = next(kind for kind in _OUTCOME_OF if isinstance(error, kind))
+        named = kind(error.message, run.run_id, action.key or "")
+        return refused(run, _OUTCOME_OF[kind], named, rules, action)
 
 
 def _admitted(run: Run, admitted: Admitted, given: Proposed, rules: Rules) -> Step:
@@ -143,12 +163,16 @@ def _replay(run: Run, recorded: Recorded, admitted: Admitted, action: Action, ru
 def _is_same(ours: Receipt | None, theirs: Receipt | None) -> bool:
     if ours is None or theirs is None:
         return ours is theirs
-    return replace(ours, replayed=False) == replace(theirs, replayed=False)
+    if ours.level is Level.TRANSACTIONAL:
+        return replace(ours, replayed=False) == replace(theirs, replayed=False)
+    return identity(ours) == identity(theirs)
 
 
 def _control(run: Run, given: Proposed, rules: Rules) -> Step:
     action = given.action
     judge.check_form(run, action, Risk.CONTROL)
+    if not set(action.arguments) <= ({"reason"} if action.kind == CANCEL else set()):
+        raise ContractError(f"{action.kind} takes no such arguments")
     judge.check_facts(run, action, given.environments or run.environments)
     run = replace(run, spent=replace(run.spent, steps=run.spent.steps + 1))
     if action.kind == CANCEL:
@@ -184,6 +208,9 @@ def _unmet(task: Task, facts: Facts) -> str:
 
 
 def garbled(run: Run, given: Garbled, rules: Rules) -> Step:
+    """Return what follows from text that is no action."""
+    if is_spent(run, rules):
+        return unjudged(run)
     error = ContractError(given.error.message, run.run_id)
     return refused(counted(run), Outcome.CONTRACT_REJECTED, error, rules)
 
@@ -192,7 +219,7 @@ def close_if_spent(step: Step, rules: Rules) -> Step:
     """End a run that may propose nothing more and has nothing pending."""
     run = step.run
     is_idle = run.phase is Phase.RUNNING and run.pending is None
-    if not is_idle or run.spent.proposals < rules.task.budgets.proposals:
+    if not is_idle or not is_spent(run, rules):
         return step
     last = ended(run, Phase.FAILED, Outcome.PROPOSAL_BUDGET_EXHAUSTED, "")
     return replace_step(step, last.run, last.events)

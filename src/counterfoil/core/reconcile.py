@@ -121,6 +121,12 @@ def _judge_receipt(
     pending: Pending, run_id: RunId, answer: LookUp, observed: EnvironmentState
 ) -> Verdict:
     receipt = answer.receipt
+    if receipt is None and answer.answer is Answer.FOUND_OTHER:
+        return Review(
+            reason=CaseReason.INTENT_CONFLICT,
+            finding=answer.reason or "the target says that the key holds another effect",
+            observed=observed,
+        )
     if receipt is None:
         return Wait(reason="the look-up says found and shows no receipt")
     if missing := missing_fields(receipt):
@@ -139,8 +145,9 @@ def _judge_receipt(
             observed=observed,
         )
     moved = movement(receipt.poststate, observed)
-    if moved in ("instance", "account"):
-        return _drift(pending, observed, moved, receipt)
+    for other in (movement(pending.prestate, receipt.poststate), moved):
+        if other in ("instance", "account"):
+            return _drift(pending, observed, other, receipt)
     return Adopt(receipt=receipt, observed=observed if moved else None)
 
 

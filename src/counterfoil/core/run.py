@@ -4,7 +4,7 @@ from enum import StrEnum
 
 import msgspec
 
-from counterfoil.core.errors import InvariantError
+from counterfoil.core.errors import ContractError, InvariantError
 from counterfoil.core.intent import EnvironmentState, Pending, intent_digest
 from counterfoil.core.merkle import check_frontier
 from counterfoil.core.review import Case
@@ -111,8 +111,12 @@ def verified_version(run: Run, adapter: str) -> int | None:
     return next((state.version for state in states if state.adapter == adapter), None)
 
 
-def check_invariants(run: Run, task: Task) -> None:
+def check_invariants(run: Run, task: Task | None) -> None:
     """Refuse a run value that no sequence of steps can lead to.
+
+    Args:
+        run: The value.
+        task: Its task; None where an operator acts without it.
 
     Raises:
         InvariantError: Names the broken rule.
@@ -123,13 +127,13 @@ def check_invariants(run: Run, task: Task) -> None:
     check_frontier(run.trace_size, run.frontier)
 
 
-def _rules(run: Run, task: Task) -> tuple[tuple[str, bool], ...]:
+def _rules(run: Run, task: Task | None) -> tuple[tuple[str, bool], ...]:
     pending, case = run.pending, run.case
     ended = run.phase.has_ended
     return (
         ("counts are not negative", min(run.cursor, run.attempt, run.writes) >= 0),
         ("spent counts are not negative", min(run.spent.steps, run.spent.cost_micros) >= 0),
-        ("the proposal budget holds", 0 <= run.spent.proposals <= task.budgets.proposals),
+        ("the proposal budget holds", _is_within_budget(run, task)),
         ("a running run has no stop reason", (run.reason == "") == (not ended)),
         ("a run in review has a case", (case is not None) == (run.phase is Phase.NEEDS_REVIEW)),
         ("an ended run has nothing pending", pending is None or not ended),
@@ -143,6 +147,12 @@ def _rules(run: Run, task: Task) -> tuple[tuple[str, bool], ...]:
     )
 
 
+def _is_within_budget(run: Run, task: Task | None) -> bool:
+    return run.spent.proposals >= 0 and (
+        task is None or run.spent.proposals <= task.budgets.proposals
+    )
+
+
 def _is_proved(run: Run) -> bool:
     return run.evidence is not None and run.evidence.environments == run.environments
 
@@ -152,7 +162,10 @@ def _evidence_is_in_trace(run: Run) -> bool:
 
 
 def _digest_fits(pending: Pending) -> bool:
-    return intent_digest(pending.intent) == pending.digest
+    try:
+        return intent_digest(pending.intent) == pending.digest
+    except ContractError:  # a state that was made by hand holds what no intent can
+        return False
 
 
 def _sends_fit(pending: Pending) -> bool:

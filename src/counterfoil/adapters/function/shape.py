@@ -1,0 +1,74 @@
+"""The arguments of a function, checked against its type hints."""
+
+import inspect
+import typing
+from collections.abc import Callable
+
+import msgspec
+
+from counterfoil.core.canonical import native
+from counterfoil.core.errors import ConfigError, ContractError
+from counterfoil.core.words import Json
+
+
+class Shape:
+    """What a function takes beside its call, as a strict msgspec struct."""
+
+    def __init__(self, kind: str, struct: type[msgspec.Struct], names: tuple[str, ...]) -> None:
+        self._kind = kind
+        self._struct = struct
+        self._names = frozenset(names)
+
+    def check(self, arguments: dict[str, Json]) -> dict[str, Json]:
+        """Return the arguments unchanged if they fit.
+
+        What was left out stays out: a missing argument and one that is given its
+        default are two intents.
+
+        Raises:
+            ContractError: One is missing, unknown or of another type.
+        """
+        self.build(arguments)
+        return arguments
+
+    def build(self, arguments: dict[str, Json]) -> dict[str, object]:
+        """Return keyword arguments as the hints want them."""
+        unknown = sorted(set(arguments) - self._names)
+        if unknown:
+            raise ContractError(f"{self._kind} takes no argument {unknown[0]!r:.80}")
+        given = {name: native(value) for name, value in arguments.items()}
+        try:
+            built = msgspec.convert(given, self._struct, strict=True)
+        except msgspec.ValidationError as error:
+            raise ContractError(f"arguments of {self._kind}: {error!s:.200}") from error
+        return {name: getattr(built, name) for name in arguments}
+
+
+def shape_of(kind: str, function: Callable[..., object]) -> Shape:
+    """Return the shape of a function `(call, *, name: type, ...)`.
+
+    Raises:
+        ConfigError: A parameter is positional, has no hint, or has one that JSON
+            cannot carry.
+    """
+    parameters = list(inspect.signature(function).parameters.values())
+    if not parameters or parameters[0].kind is inspect.Parameter.KEYWORD_ONLY:
+        raise ConfigError(f"effect {kind} must take the call as its first parameter")
+    hints = typing.get_type_hints(function)
+    fields: list[tuple[str, type] | tuple[str, type, object]] = []
+    for parameter in parameters[1:]:
+        if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
+            raise ConfigError(f"effect {kind}: put {parameter.name} behind a bare *")
+        if parameter.name not in hints:
+            raise ConfigError(f"effect {kind}: parameter {parameter.name} has no type hint")
+        hint = hints[parameter.name]
+        if parameter.default is inspect.Parameter.empty:
+            fields.append((parameter.name, hint))
+        else:
+            fields.append((parameter.name, hint, None))  # never read: see `build`
+    try:
+        struct = msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)
+        msgspec.convert({}, msgspec.defstruct("Probe", [("probe", struct | None, None)]))
+    except TypeError as error:
+        raise ConfigError(f"effect {kind}: {error!s:.200}") from error
+    return Shape(kind, struct, tuple(parameter.name for parameter in parameters[1:]))

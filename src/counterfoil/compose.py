@@ -1,0 +1,319 @@
+"""From settings to wired objects: the only module that names concrete classes."""
+
+import hashlib
+import importlib
+import os
+import secrets
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from counterfoil.adapters.files import open_files
+from counterfoil.adapters.function import Effects
+from counterfoil.core.errors import ConfigError
+from counterfoil.core.intent import KindSpec
+from counterfoil.core.words import identifier
+from counterfoil.engine.clock import SystemClock
+from counterfoil.engine.parts import Parts, Seals
+from counterfoil.keeper import Keeper
+from counterfoil.keys import (
+    Keyring,
+    Purpose,
+    check_apart,
+    create_keyring,
+    load_keyring,
+    open_source,
+    parse_source,
+)
+from counterfoil.ports import Adapter, CheckpointStore, Clock, HeadRegister
+from counterfoil.settings import FILE_NAME, FOLDER_NAME, Settings, find_project, read_settings
+from counterfoil.stores.holders import is_dead, this_holder
+from counterfoil.stores.memory import MemoryHeads, MemoryStore
+from counterfoil.stores.sqlite import open_heads, open_store
+
+__all__ = ["Places", "Settings", "default_effects", "init_project", "open_keeper", "places_of"]
+
+SQLITE = "sqlite:"
+MEMORY = "memory:"
+
+default_effects = Effects()
+"""Where `counterfoil.effect` and `counterfoil.observer` declare functions."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Places:
+    """Where everything of a project lies.
+
+    Attributes:
+        project: The project's folder.
+        store: The checkpoint file; None in memory.
+        heads: The file of heads; None in memory.
+        key_source: Source of the checkpoint keys.
+        keys: The key file, when the source is one.
+    """
+
+    project: Path
+    store: Path | None
+    heads: Path | None
+    key_source: str
+    keys: Path | None
+
+
+def places_of(project: Path, settings: Settings) -> Places:
+    """Return where a project's files lie, by its settings and the user's folders.
+
+    Raises:
+        ConfigError: A url or a key source cannot be read.
+    """
+    name = project_name(project, settings)
+    store = _path(settings.store.url, project, "store.url")
+    heads = _path(settings.heads.url or _default_heads(name), project, "heads.url")
+    source = settings.keys.source or f"file:{_default_keys(name)}"
+    parsed = parse_source(source)
+    keys = None
+    if parsed.kind == "file":
+        keys = Path(parsed.place).expanduser()
+        keys = keys if keys.is_absolute() else project / keys
+        check_apart(keys, project)
+    return Places(project=project, store=store, heads=heads, key_source=source, keys=keys)
+
+
+def project_name(project: Path, settings: Settings) -> str:
+    """Return what names the project in the user's folders.
+
+    Raises:
+        ConfigError: The set id cannot be a folder's name.
+    """
+    if settings.project.id:
+        name = identifier(settings.project.id, "project.id")
+        if "/" in name or name.startswith("."):
+            raise ConfigError("project.id must be one plain word, without '/'")
+        return name
+    place = hashlib.sha256(os.fsencode(project.resolve())).hexdigest()[:16]
+    return f"{project.resolve().name or 'root'}-{place}"
+
+
+def _default_heads(name: str) -> str:
+    return f"{SQLITE}{_user_folder('XDG_STATE_HOME', '.local/state')}/{name}/heads.db"
+
+
+def _default_keys(name: str) -> Path:
+    return _user_folder("XDG_CONFIG_HOME", ".config") / name / "keys.json"
+
+
+def _user_folder(variable: str, default: str) -> Path:
+    base = os.environ.get(variable, "")
+    root = Path(base) if base.startswith("/") else Path.home() / default
+    return root / "counterfoil"
+
+
+def _path(url: str, project: Path, field: str) -> Path | None:
+    if url == MEMORY:
+        return None
+    if not url.startswith(SQLITE) or url == SQLITE:
+        raise ConfigError(f"{field} {url!r:.100} is neither 'sqlite:PATH' nor 'memory:'")
+    path = Path(url.removeprefix(SQLITE)).expanduser()
+    return path if path.is_absolute() else project / path
+
+
+def init_project(folder: Path, *, writes_settings: bool = True) -> Places:
+    """Set a project up: its id, its folder, its key, its store and its heads.
+
+    What is there is kept as it is, so that calling it twice changes nothing.
+
+    Raises:
+        ConfigError: A file or folder cannot be used as it is.
+    """
+    project = folder.resolve()
+    file = project / FILE_NAME
+    if writes_settings and not file.exists():
+        text = f'[project]\nid = "{_slug(project.name)}-{secrets.token_hex(8)}"\n'
+        with file.open("x", encoding="utf-8") as opened:
+            opened.write(text)
+    settings = read_settings(project)
+    places = places_of(project, settings)
+    is_known = places.heads is not None and places.heads.exists()
+    if places.keys is not None and not places.keys.exists():
+        if is_known or (places.store is not None and places.store.exists()):
+            raise ConfigError(
+                f"the project has runs and its key file {places.keys} is gone",
+                move="bring the key file back: nothing else opens these runs",
+            )
+        create_keyring(places.keys)
+    store, heads = _open_stores(places, SystemClock(), create=True)
+    heads.close()
+    store.close()
+    ignore = project / FOLDER_NAME / ".gitignore"
+    if ignore.parent.is_dir() and not ignore.exists():
+        ignore.write_text("*\n", encoding="utf-8")
+    return places
+
+
+def _slug(name: str) -> str:
+    kept = "".join(char if char.isascii() and char.isalnum() else "-" for char in name.lower())
+    return kept.strip("-")[:40] or "project"
+
+
+def is_set_up(places: Places) -> bool:
+    """Return whether anything of the project exists: key, store or heads."""
+    files = (places.keys, places.store, places.heads)
+    return any(file is not None and file.exists() for file in files)
+
+
+def open_keeper(
+    folder: Path | str = ".",
+    *,
+    settings: Settings | None = None,
+    effects: Effects | None = None,
+    adapters: Sequence[Adapter] = (),
+    clock: Clock | None = None,
+) -> Keeper:
+    """Open a project's keeper: `counterfoil.toml`, or all defaults.
+
+    A project of which nothing exists yet is set up. One of which a part is missing is
+    refused: an empty register would make half-done runs look new.
+
+    Args:
+        folder: Where to look for the project, upwards.
+        settings: In place of the file.
+        effects: Declared functions; those of `counterfoil.effect` by default.
+        adapters: Further adapters.
+        clock: In place of the system's clocks, for tests.
+
+    Raises:
+        ConfigError: A setting, a key or a file cannot be used as it is.
+        IntegrityError: A store or register is missing or damaged.
+    """
+    project = find_project(Path(folder))
+    settings = settings if settings is not None else read_settings(project)
+    places = places_of(project, settings)
+    if not is_set_up(places) and _sets_itself_up(places):
+        init_project(project, writes_settings=False)
+    used_clock = clock or SystemClock()
+    keyring = _keyring(places)
+    store, heads = _open_stores(places, used_clock, create=places.keys is None)
+    declared = effects if effects is not None else default_effects
+    found: list[Adapter] = [*declared.adapters(used_clock.now_ms), *adapters]
+    files_root = project / settings.adapters.files.root
+    found.append(open_files(files_root, now_ms=used_clock.now_ms))
+    return Keeper(
+        wire(settings, keyring, store, heads, found, clock=used_clock, owner=this_holder())
+    )
+
+
+def _sets_itself_up(places: Places) -> bool:
+    return places.keys is not None
+
+
+def wire(
+    settings: Settings,
+    keyring: Keyring,
+    store: CheckpointStore,
+    heads: HeadRegister,
+    adapters: Sequence[Adapter],
+    *,
+    clock: Clock,
+    owner: str,
+    random_bytes: Callable[[int], bytes] = secrets.token_bytes,
+    runs_background: bool = True,
+) -> Parts:
+    """Return the engine's parts from opened ports.
+
+    Raises:
+        ConfigError: Two adapters share a name, or two kinds do.
+    """
+    by_name: dict[str, Adapter] = {}
+    kinds: dict[str, KindSpec] = {}
+    for adapter in adapters:
+        if adapter.name in by_name:
+            raise ConfigError(f"two adapters are named {adapter.name}")
+        by_name[adapter.name] = adapter
+        for spec in adapter.kinds:
+            if spec.name in kinds:
+                raise ConfigError(f"two adapters declare kind {spec.name}")
+            kinds[spec.name] = spec
+    return Parts(
+        store=store,
+        heads=heads,
+        seals=Seals(
+            signer=keyring.signer(Purpose.CHECKPOINT),
+            verifiers=keyring.verifiers(Purpose.CHECKPOINT),
+        ),
+        lease_seals=Seals(
+            signer=keyring.signer(Purpose.LEASE), verifiers=keyring.verifiers(Purpose.LEASE)
+        ),
+        adapters=by_name,
+        kinds=kinds,
+        clock=clock,
+        random_bytes=random_bytes,
+        owner=owner,
+        ttl_ms=settings.lease.ttl_ms,
+        merges=settings.commit.merge,
+        marks=settings.commit.marker,
+        runs_background=runs_background,
+    )
+
+
+def _keyring(places: Places) -> Keyring:
+    if places.keys is None:
+        return open_source(parse_source(places.key_source))
+    if not places.keys.exists():
+        raise ConfigError(
+            f"there is no key file at {places.keys}", move="run `counterfoil init`, or restore it"
+        )
+    return load_keyring(places.keys)
+
+
+def _open_stores(
+    places: Places, clock: Clock, *, create: bool
+) -> tuple[CheckpointStore, HeadRegister]:
+    if create and places.store is not None and places.heads is not None:
+        create = _holds_no_run(places.store, places.heads, clock)
+    store: CheckpointStore
+    if places.store is None:
+        store = MemoryStore()
+    else:
+        store = open_store(places.store, create=create)
+    if places.heads is None:
+        incarnation = secrets.token_hex(16)
+        return store, MemoryHeads(now_ms=clock.now_ms, incarnation=incarnation)
+    heads = open_heads(
+        places.heads,
+        create=create,
+        now_ms=clock.now_ms,
+        incarnation=lambda: secrets.token_hex(16),
+        is_dead=is_dead,
+    )
+    return store, heads
+
+
+def _holds_no_run(store: Path, heads: Path, clock: Clock) -> bool:
+    """Return whether missing files may be made: no file that is there knows a run."""
+    if store.exists():
+        opened = open_store(store, create=False)
+        knows_run = bool(opened.runs("", 1))
+        opened.close()
+        if knows_run:
+            return False
+    if heads.exists():
+        register = open_heads(heads, create=False, now_ms=clock.now_ms, incarnation=str)
+        knows_run = bool(register.heads("", 1))
+        register.close()
+        return not knows_run
+    return True
+
+
+def import_app(name: str, folder: Path) -> None:
+    """Import the module that declares a project's effects.
+
+    Raises:
+        ConfigError: There is no such module, or it fails.
+    """
+    sys.path.insert(0, str(folder))
+    try:
+        importlib.import_module(name)
+    except ImportError as error:
+        raise ConfigError(f"app {name!r:.100} cannot be imported: {error!s:.200}") from error
+    finally:
+        sys.path.remove(str(folder))

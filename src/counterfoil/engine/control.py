@@ -1,0 +1,123 @@
+"""What an operator may do without the program: list, show, abort.
+
+No path here writes a run but `abort`, and that one takes the lease first, as every
+worker does. Reading takes no lease.
+"""
+
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from counterfoil.core import codec
+from counterfoil.core.errors import TerminalError, UnknownRunError
+from counterfoil.core.inputs import Aborted, Rules
+from counterfoil.core.intent import Pending
+from counterfoil.core.machine import apply
+from counterfoil.core.receipt import Answer, Receipt
+from counterfoil.core.run import Run
+from counterfoil.core.task import Task
+from counterfoil.core.words import RunId, free_text
+from counterfoil.engine import acting
+from counterfoil.engine.ledger import Ledger
+from counterfoil.engine.parts import Parts
+from counterfoil.engine.recovery import check_freshness, load_checkpoint, take_lease
+from counterfoil.ports import Head
+
+RUNS_PAGE = 200
+"""Runs read from the register at once."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunView:
+    """A run as its head and newest checkpoint have it."""
+
+    head: Head
+    header: codec.Header
+    run: Run
+
+
+def list_heads(parts: Parts, after: str = "", limit: int = RUNS_PAGE) -> tuple[Head, ...]:
+    """Return the heads of runs in order of their id, from after `after`."""
+    return parts.heads.heads(after, limit)
+
+
+def show(parts: Parts, run_id: RunId) -> RunView:
+    """Return one run, verified as recovery verifies it, without taking its lease.
+
+    Raises:
+        UnknownRunError: The register has no such run.
+        IntegrityError: What the store holds cannot be believed.
+    """
+    head = parts.heads.read(run_id)
+    if head is None:
+        raise UnknownRunError("the register has no such run", run_id)
+    found = load_checkpoint(parts, head)
+    return RunView(head=head, header=found.header, run=found.run)
+
+
+def abort(parts: Parts, run_id: RunId, *, actor: str, reason: str, wait_ms: int = 0) -> Run:
+    """End a run, whatever stands open, and seal what is known of a pending intent.
+
+    Where the adapter is at hand its fence is raised and it is asked by key first, so
+    that the trace says whether the effect happened.
+
+    Args:
+        parts: The engine.
+        run_id: The run.
+        actor: Who aborts.
+        reason: Why, for people; at most 4,096 printable characters.
+        wait_ms: How long to wait for a worker that holds the run.
+
+    Raises:
+        UnknownRunError: The register has no such run.
+        TerminalError: It has ended.
+        LeaseLostError: A worker holds it.
+    """
+    free_text(reason, "reason")
+    head = parts.heads.read(run_id)
+    if head is None:
+        raise UnknownRunError("the register has no such run", run_id)
+    if head.status == "terminal":
+        raise TerminalError("the run has ended", run_id)
+    held, lease = take_lease(parts, head, wait_ms=wait_ms)
+    try:
+        found = load_checkpoint(parts, held)
+        check_freshness(parts, held)
+        ledger = Ledger(
+            parts=parts, head=held, run=found.run, header=found.header, task=None, lease=lease
+        )
+        ledger.mark()
+        finding, receipt = _last_words(ledger, found.run.pending)
+        given = Aborted(actor=actor, reason=reason, finding=finding, receipt=receipt)
+        rules = Rules(
+            task=Task(id=found.run.task_id), kinds=parts.kinds, now_ms=parts.clock.now_ms()
+        )
+        ledger.commit(apply(found.run, given, rules))
+        held = ledger.head
+        return ledger.run
+    finally:
+        parts.heads.release(held)
+
+
+def _last_words(ledger: Ledger, pending: Pending | None) -> tuple[str, Receipt | None]:
+    """Return what the adapter says of the pending key, after its fence was raised."""
+    if pending is None:
+        return "", None
+    name = pending.intent.adapter
+    adapter = ledger.parts.adapters.get(name)
+    if adapter is None:
+        return f"adapter {name} was not at hand: the effect may have happened", None
+    adapter.take(ledger.run.run_id, acting.fence_of(ledger))
+    answer = acting.look_up(ledger, pending)
+    match answer.answer:
+        case Answer.FOUND | Answer.FOUND_OTHER:
+            return "the target holds a receipt under the key", answer.receipt
+        case Answer.ABSENT:
+            return "the target holds no receipt under the key", None
+        case Answer.UNKNOWN:
+            return f"the target could not say: {answer.reason}", None
+
+
+def without_lease(head: Head) -> Head:
+    """Return a head as people should see it: the nonce is the holder's own."""
+    return replace(head, nonce="")
