@@ -208,7 +208,7 @@ def header(**fields: Json) -> Header:
 
 
 def checkpoint(
-    run: Run | None = None, events: tuple[Event, ...] = EVENTS, **fields: Json
+    run: Run | None = None, events: tuple[Event, ...] = EVENTS, /, **fields: Json
 ) -> Checkpoint:
     """Return the sealed checkpoint of a run, to whose trace `events` are appended."""
     encoded = encode_events(events)
