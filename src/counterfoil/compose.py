@@ -195,11 +195,24 @@ def open_keeper(
     store, heads = _open_stores(places, used_clock, create=places.keys is None)
     declared = effects if effects is not None else default_effects
     found: list[Adapter] = [*declared.adapters(used_clock.now_ms), *adapters]
-    files_root = project / settings.adapters.files.root
-    found.append(open_files(files_root, now_ms=used_clock.now_ms))
+    found.append(_files(project, settings, used_clock))
     return Keeper(
         wire(settings, keyring, store, heads, found, clock=used_clock, owner=this_holder())
     )
+
+
+def _files(project: Path, settings: Settings, clock: Clock) -> Adapter:
+    """Open the files adapter, its journal beside the root.
+
+    Beside the project itself would be somebody else's folder, so the journal of a root
+    that holds the project lies in the user's state folder.
+    """
+    root = (project / settings.adapters.files.root).resolve()
+    journal = None
+    if project.resolve().is_relative_to(root):
+        state = _user_folder("XDG_STATE_HOME", ".local/state")
+        journal = state / project_name(project, settings) / "files"
+    return open_files(root, journal=journal, now_ms=clock.now_ms)
 
 
 def _sets_itself_up(places: Places) -> bool:

@@ -1,7 +1,7 @@
 """Every limit of the product as a named constant with its reason.
 
 A value out of bounds is refused before anything is durable, with the bound in the
-message. The same constant holds at every door. Source: DESIGN.md section 11.
+message. The same constant holds at every door.
 """
 
 IDENTIFIER_CHARS_MAX = 200

@@ -5,7 +5,7 @@ message is one sentence that names the run, the key and the next move; it carrie
 secret and no payload, and is printable and bounded whatever it quotes. Constructors
 pass all arguments on, so that every class survives pickle.
 
-Source: DESIGN.md section 10.
+Source: docs/reference/errors.md, the same table for people.
 """
 
 from enum import Enum

@@ -4,7 +4,7 @@ One table: what the adapter says of the key, what the environment looks like, an
 the adapter's level can prove, against what must happen. It never guesses: where the
 evidence does not suffice, the verdict is to wait or to ask a person.
 
-Source: DESIGN.md section 5, "What absent proves" and "The environment moved".
+Argued in docs/explanation/levels.md and docs/explanation/protocol.md.
 """
 
 from dataclasses import dataclass

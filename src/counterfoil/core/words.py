@@ -1,6 +1,6 @@
 """Identifiers and the closed word sets that tasks, intents and receipts share.
 
-One word, one meaning: DESIGN.md section 2. Doors for text from outside live here
+One word, one meaning: docs/glossary.md. Doors for text from outside live here
 too, so that an identifier is judged alike wherever it comes in.
 """
 

@@ -1,5 +1,7 @@
 """Reads and verifications: executed at once, recorded in one commit; and replays by key."""
 
+from typing import cast
+
 import msgspec
 
 from counterfoil.core.canonical import bounded
@@ -77,7 +79,7 @@ def has_passed(result: Json) -> bool:
     """Return whether a verification's result says that it passed."""
     if not isinstance(result, dict):
         return False
-    members: dict[str, Json] = result
+    members = cast("dict[str, Json]", result)  # a JSON object
     return members.get("passed") is True
 
 

@@ -56,4 +56,4 @@ PROMISES: Mapping[Level, Promises] = {
     Level.QUERYABLE: Promises(level=Level.QUERYABLE),
     Level.BLIND: Promises(level=Level.BLIND, answers=False),
 }
-"""The levels of DESIGN.md section 5."""
+"""The five levels."""
