@@ -47,6 +47,9 @@ log = logging.getLogger("counterfoil.engine")
 EFFECTS_MAX = 64
 """Turns of the loop: eight calls, each asked, looked at and recorded."""
 
+SENDS_PER_SETTLING = 2
+"""Calls of one settling: a target that loses two in a row is better asked later."""
+
 ASKABLE = (Level.TRANSACTIONAL, Level.DEDUPLICATING)
 """Levels whose receipt may ride with the next commit: it can be asked for again."""
 
@@ -91,7 +94,7 @@ class Settler:
             FrozenError: A person must decide; the case is open.
             RefusedError: The intent was given up and sealed into the trace.
         """
-        ledger = self._ledger
+        ledger, sends = self._ledger, 0
         for _ in range(EFFECTS_MAX):
             pending = ledger.run.pending
             spec = rules.kinds.get(pending.intent.kind) if pending else None
@@ -110,10 +113,18 @@ class Settler:
                     answer = acting.forbid(ledger, effect.pending)
                     is_forbidden = answer.answer is Answer.ABSENT
                     self._known = replace(self._known, answer=answer, is_forbidden=is_forbidden)
+                case SendAgain() if sends >= SENDS_PER_SETTLING:
+                    raise UnknownOutcomeError(
+                        f"{sends} calls ended without an answer and left no effect",
+                        ledger.run.run_id,
+                        effect.pending.key,
+                        move="settle it later; it is asked by key first",
+                    )
                 case SendAgain():
                     ledger.commit(apply(ledger.run, Resent(), rules))
                     self._known = Known(is_unsent=True)
                 case Execute():
+                    sends += 1
                     self._execute(effect.pending, rules)
                 case Conclude():
                     return self._conclude(effect, rules)

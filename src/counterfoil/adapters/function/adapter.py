@@ -13,7 +13,7 @@ from typing import Any, cast
 from counterfoil.adapters.function.call import Call, Found, State, Unknown
 from counterfoil.adapters.function.shape import Shape
 from counterfoil.core.canonical import bounded
-from counterfoil.core.errors import ContractError, UnavailableError, UsageError
+from counterfoil.core.errors import ContractError, UnavailableError
 from counterfoil.core.intent import EnvironmentState, KindSpec
 from counterfoil.core.receipt import (
     ABSENT,
@@ -84,7 +84,7 @@ class FunctionAdapter:
         except Exception as error:  # user code: any failure means that nothing was seen
             raise UnavailableError(f"observer of {self._name}: {type(error).__name__}") from error
         if not isinstance(seen, State):
-            raise UsageError(f"observer of {self._name} must return a State")
+            raise UnavailableError(f"observer of {self._name} returned no State")
         state = EnvironmentState(
             adapter=self._name,
             instance=seen.instance,
@@ -183,7 +183,7 @@ class FunctionAdapter:
         """Return the state after the effect; unobservable when the observer fails now."""
         try:
             return self.observe({}).state
-        except (UnavailableError, UsageError):
+        except UnavailableError:
             instance = operation.prestate.instance if operation else f"function:{self._name}"
             return EnvironmentState(adapter=self._name, instance=instance)
 

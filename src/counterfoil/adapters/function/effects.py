@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from counterfoil.adapters.function.adapter import Declared, FunctionAdapter
-from counterfoil.adapters.function.shape import shape_of
+from counterfoil.adapters.function.shape import Shape, shape_of
 from counterfoil.core.errors import ConfigError
 from counterfoil.core.intent import KindSpec
 from counterfoil.core.judge import check_kinds
 from counterfoil.core.words import Json, Level, Risk, identifier
 
+_W = TypeVar("_W", Risk, Level)
 _F = TypeVar("_F", bound=Callable[..., object])
 Touches = Callable[[dict[str, Json]], tuple[tuple[str, str], ...]]
 
@@ -77,11 +78,12 @@ class Effects:
         def declare(function: _F) -> _F:
             limits = bounds or Bounds()
             shape = shape_of(name, function)
+            _check_volatile(name, shape, volatile)
             spec = KindSpec(
                 name=identifier(name, "effect"),
                 adapter=_prefix(name),
-                risk=Risk(risk),
-                level=Level(level),
+                risk=_word(Risk, risk, name),
+                level=_word(Level, level, name),
                 permission=permission or name,
                 normalise=shape.check,
                 touches=touches or _nothing,
@@ -94,6 +96,7 @@ class Effects:
                 forbids=forbid is not None,
                 cost_micros=cost_micros,
             )
+            _check_bounds(name, limits)
             check_kinds({name: spec})
             asks = spec.risk.writes and spec.level is not Level.BLIND
             if asks and look_up is None:
@@ -139,6 +142,26 @@ def _prefix(name: str) -> str:
     if not prefix or not dot or not verb:
         raise ConfigError(f"effect {name!r:.80} must be named environment.verb")
     return prefix
+
+
+def _word(words: type[_W], word: str, name: str) -> _W:
+    try:
+        return words(word)
+    except ValueError as error:
+        known = ", ".join(words)
+        raise ConfigError(f"effect {name}: {word!r:.40} is none of {known}") from error
+
+
+def _check_volatile(name: str, shape: Shape, volatile: tuple[str, ...]) -> None:
+    """A volatile argument may be missing after a crash, so it needs a default."""
+    for argument in volatile:
+        if argument not in shape.optional:
+            raise ConfigError(f"effect {name}: volatile {argument!r:.40} needs a default")
+
+
+def _check_bounds(name: str, bounds: Bounds) -> None:
+    if bounds.call_ms < 1 or (bounds.in_flight_ms or 0) < 0 or (bounds.key_retention_ms or 1) < 1:
+        raise ConfigError(f"effect {name}: a bound is below its least, 1 ms")
 
 
 def _nothing(arguments: dict[str, Json]) -> tuple[tuple[str, str], ...]:

@@ -14,10 +14,17 @@ from counterfoil.core.words import Json
 class Shape:
     """What a function takes beside its call, as a strict msgspec struct."""
 
-    def __init__(self, kind: str, struct: type[msgspec.Struct], names: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        kind: str,
+        struct: type[msgspec.Struct],
+        names: frozenset[str],
+        optional: frozenset[str],
+    ) -> None:
         self._kind = kind
         self._struct = struct
-        self._names = frozenset(names)
+        self._names = names
+        self.optional = optional
 
     def check(self, arguments: dict[str, Json]) -> dict[str, Json]:
         """Return the arguments unchanged if they fit.
@@ -68,7 +75,9 @@ def shape_of(kind: str, function: Callable[..., object]) -> Shape:
             fields.append((parameter.name, hint, None))  # never read: see `build`
     try:
         struct = msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)
-        msgspec.convert({}, msgspec.defstruct("Probe", [("probe", struct | None, None)]))
+        msgspec.json.schema(struct)  # refuses hints that JSON cannot carry
     except TypeError as error:
         raise ConfigError(f"effect {kind}: {error!s:.200}") from error
-    return Shape(kind, struct, tuple(parameter.name for parameter in parameters[1:]))
+    names = frozenset(parameter.name for parameter in parameters[1:])
+    optional = frozenset(field[0] for field in fields if len(field) == 3)
+    return Shape(kind, struct, names, optional)
