@@ -53,6 +53,7 @@ CAUGHT: list[tuple[Callable[[Adapter], Adapter], Clause]] = [
     (saboteurs.ExecutesTwice, keys.callers_that_race_with_one_key_cause_one_effect),
     (saboteurs.ChecksPrestateBeforeTheKey, keys.a_replay_is_answered_though_the_environment_moved),
     (saboteurs.IgnoresPrestate, keys.a_write_built_on_another_state_is_refused),
+    (saboteurs.IgnoresPrestate, keys.a_write_built_before_another_runs_write_is_refused),
     (saboteurs.ForbidIsIgnored, keys.a_forbidden_key_never_executes),
     (saboteurs.ForbidIsIgnored, keys.forbidding_twice_is_forbidding_once),
     (saboteurs.ForbidsBlindly, keys.what_is_done_cannot_be_forbidden),

@@ -4,11 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from counterfoil.adapters.files.kinds import kinds
 from counterfoil.adapters.sandbox import SandboxAdapter, World
 from counterfoil.core.intent import KindSpec
 from counterfoil.core.words import Level
 from counterfoil.ports import Adapter
 from counterfoil.testing.adapter_bench import AdapterBench, Call, Trait
+from tests.support.folders import FolderWorld
+from tests.support.ledger_effects import Entries
 
 SCOPE = {"paths": (".",), "targets": ("unit",)}
 NOW_MS = 1_700_000_000_000
@@ -35,6 +38,10 @@ GARBLED_TESTS = (
     Call(kind="run_tests", arguments={"target": "unit\n"}),
     Call(kind="run_tests", arguments={"target": "unit", "verbose": True}),
 )
+FILES_TRAITS = frozenset(
+    (Trait.DISTURBS, Trait.CHECKS_PRESTATE, Trait.LOSES_ANSWERS, Trait.CUTS_OFF)
+)
+FUNCTION_TRAITS = frozenset((Trait.DISTURBS, Trait.LOSES_ANSWERS, Trait.CUTS_OFF))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,20 +100,101 @@ def sandbox_candidates() -> tuple[Candidate, ...]:
     return (*levels, _sandbox(Level.TRANSACTIONAL, "sandbox with shared keys", shared_keys=True))
 
 
+def files_bench(folder: Path) -> AdapterBench:
+    """Return a fresh folder."""
+    world = FolderWorld(folder, {"app.py": "broken"}, lambda: NOW_MS)
+    return AdapterBench(
+        open=world.adapter,
+        write=lambda number: _write(number, "files.write"),
+        count=lambda: world.write_count,
+        close=world.close,
+        reads=(
+            Call(kind="files.read", arguments={"path": "app.py"}),
+            Call(kind="files.read", arguments={"path": "app.py", "encoding": "bytes"}),
+        ),
+        garbled=_files_garbled(),
+        scope={"paths": (".",)},
+        traits=FILES_TRAITS,
+        disturb=lambda: world.other_actor_writes("1.txt", "theirs"),
+        lose_answer=world.lose_next_answer,
+        cut_off=world.cut_off,
+    )
+
+
+def function_bench(level: Level) -> AdapterBench:
+    """Return a fresh ledger behind declared functions."""
+    entries = Entries(level, lambda: NOW_MS)
+    return AdapterBench(
+        open=entries.adapter,
+        write=lambda number: Call(kind="ledger.note", arguments={"text": f"line {number}"}),
+        count=lambda: entries.count,
+        close=lambda: None,
+        reads=(Call(kind="ledger.lines", arguments={}),),
+        garbled=(
+            Call(kind="ledger.note", arguments={}),
+            Call(kind="ledger.note", arguments={"text": 1}),
+            Call(kind="ledger.note", arguments={"text": "a", "times": True}),
+            Call(kind="ledger.note", arguments={"text": "a", "colour": "red"}),
+            Call(kind="ledger.lines", arguments={"first": 1}),
+        ),
+        scope={},
+        traits=FUNCTION_TRAITS,
+        disturb=entries.disturb,
+        lose_answer=entries.lose_next_answer,
+        cut_off=entries.cut_off,
+    )
+
+
 def candidates() -> tuple[Candidate, ...]:
     """Return every adapter of the package."""
-    return sandbox_candidates()
+    levels = (Level.TRANSACTIONAL, Level.DEDUPLICATING, Level.QUERYABLE, Level.BLIND)
+    return (*sandbox_candidates(), _files(), *map(_function, levels))
+
+
+def _files() -> Candidate:
+    return Candidate(
+        name="files",
+        spec=next(spec for spec in kinds() if spec.name == "files.write"),
+        traits=FILES_TRAITS,
+        bench=files_bench,
+    )
+
+
+def _function(level: Level) -> Candidate:
+    declared = Entries(level, lambda: NOW_MS).adapter().kinds
+    return Candidate(
+        name=f"function {level}",
+        spec=next(spec for spec in declared if spec.name == "ledger.note"),
+        traits=FUNCTION_TRAITS,
+        bench=lambda _: function_bench(level),
+    )
+
+
+def _files_garbled() -> tuple[Call, ...]:
+    names = {"read_file": "files.read", "write_file": "files.write"}
+    known = tuple(
+        Call(kind=names[call.kind], arguments=call.arguments)
+        for call in GARBLED
+        if call.arguments.get("content", "") not in (1, None)
+    )
+    return (
+        *known,
+        Call(kind="files.write", arguments={"path": ".counterfoil", "content": ""}),
+        Call(kind="files.write", arguments={"path": "a", "content": "", "expected": "abc"}),
+        Call(kind="files.move", arguments={"source": "a", "target": "a"}),
+        Call(kind="files.delete", arguments={"path": "a/../b"}),
+    )
 
 
 def _sandbox(level: Level, name: str, *, shared_keys: bool = False) -> Candidate:
-    kinds = SandboxAdapter(World(), level=level).kinds
+    declared = SandboxAdapter(World(), level=level).kinds
     return Candidate(
         name=name,
-        spec=next(spec for spec in kinds if spec.name == "write_file"),
+        spec=next(spec for spec in declared if spec.name == "write_file"),
         traits=sandbox_traits(level, shared_keys=shared_keys),
         bench=lambda _: sandbox_bench(level=level, shared_keys=shared_keys),
     )
 
 
-def _write(number: int) -> Call:
-    return Call(kind="write_file", arguments={"path": f"{number}.txt", "content": str(number)})
+def _write(number: int, kind: str = "write_file") -> Call:
+    return Call(kind=kind, arguments={"path": f"{number}.txt", "content": str(number)})

@@ -127,6 +127,20 @@ def a_write_built_on_another_state_is_refused(bench: AdapterBench) -> None:
     expect_count(bench, 0)
 
 
+def a_write_built_before_another_runs_write_is_refused(bench: AdapterBench) -> None:
+    """The first of two runs wins, and the other plans anew on what it finds."""
+    adapter, rival = bench.open(), bench.open()
+    sent = operation(bench, adapter, bench.write(1))
+    other = operation(bench, rival, bench.write(2), run_id=OTHER_RUN, key=Key("key-2"))
+    rival.execute(other)
+    expect_refused(
+        lambda: adapter.execute(sent),
+        (StaleObservationError,),
+        "a write that was built before another run's write is a StaleObservationError",
+    )
+    expect_count(bench, 1)
+
+
 def a_disturbance_is_observed(bench: AdapterBench) -> None:
     """What is not seen cannot be reported as drift."""
     adapter = bench.open()

@@ -58,6 +58,7 @@ ADAPTER_CLAUSES: Mapping[Clause, frozenset[Trait]] = {
     keys.callers_that_race_with_one_key_cause_one_effect: _needs(Trait.KEYED),
     keys.a_replay_is_answered_though_the_environment_moved: _needs(Trait.KEYED, Trait.DISTURBS),
     keys.a_write_built_on_another_state_is_refused: _needs(Trait.DISTURBS, Trait.CHECKS_PRESTATE),
+    keys.a_write_built_before_another_runs_write_is_refused: _needs(Trait.CHECKS_PRESTATE),
     keys.a_disturbance_is_observed: _needs(Trait.DISTURBS),
     keys.a_forbidden_key_never_executes: _needs(Trait.FORBIDDING),
     keys.forbidding_twice_is_forbidding_once: _needs(Trait.FORBIDDING),
