@@ -30,9 +30,24 @@ from counterfoil.ports import Adapter, CheckpointStore, Clock, HeadRegister
 from counterfoil.settings import FILE_NAME, FOLDER_NAME, Settings, find_project, read_settings
 from counterfoil.stores.holders import is_dead, this_holder
 from counterfoil.stores.memory import MemoryHeads, MemoryStore
-from counterfoil.stores.sqlite import open_heads, open_store
+from counterfoil.stores.place import mounted_kind
+from counterfoil.stores.sqlite import SqliteHeads, SqliteStore, open_heads, open_store
 
-__all__ = ["Places", "Settings", "default_effects", "init_project", "open_keeper", "places_of"]
+__all__ = [
+    "Places",
+    "Settings",
+    "default_effects",
+    "file_system_of",
+    "floor_ms_of",
+    "init_project",
+    "is_set_up",
+    "open_checkpoints",
+    "open_keeper",
+    "open_records",
+    "open_register",
+    "places_of",
+    "pragmas_of",
+]
 
 SQLITE = "sqlite:"
 MEMORY = "memory:"
@@ -201,6 +216,45 @@ def open_keeper(
     )
 
 
+def open_records(folder: Path | str = ".", *, clock: Clock | None = None) -> Keeper:
+    """Open a project's keeper without any adapter: to read, verify, prove and abort.
+
+    Nothing is set up, and no target is touched.
+
+    Raises:
+        ConfigError: There is no project, or as `open_keeper`.
+        IntegrityError: A store or register is missing or damaged.
+    """
+    project = find_project(Path(folder))
+    settings = read_settings(project)
+    places = places_of(project, settings)
+    if not is_set_up(places):
+        raise ConfigError(
+            f"there is no project at {project}",
+            move="run `counterfoil init` there, or name its folder with --project",
+        )
+    used_clock = clock or SystemClock()
+    keyring = _keyring(places)
+    store, heads = _open_stores(places, used_clock, create=False)
+    parts = wire(settings, keyring, store, heads, (), clock=used_clock, owner=this_holder())
+    return Keeper(parts)
+
+
+def file_system_of(folder: Path) -> str:
+    """Return the kind of file system that a folder lies on; empty where nobody can say."""
+    return mounted_kind(folder.resolve())
+
+
+def pragmas_of(port: CheckpointStore | HeadRegister) -> dict[str, str]:
+    """Return the pragmas of an opened file, as read back; none in memory."""
+    return port.pragmas() if isinstance(port, SqliteStore | SqliteHeads) else {}
+
+
+def floor_ms_of(heads: HeadRegister) -> int:
+    """Return the latest moment that a register has acted on; 0 when it keeps none."""
+    return heads.floor_ms() if isinstance(heads, SqliteHeads) else 0
+
+
 def _files(project: Path, settings: Settings, clock: Clock) -> Adapter:
     """Open the files adapter, its journal beside the root.
 
@@ -283,22 +337,30 @@ def _open_stores(
 ) -> tuple[CheckpointStore, HeadRegister]:
     if create and places.store is not None and places.heads is not None:
         create = _holds_no_run(places.store, places.heads, clock)
-    store: CheckpointStore
+    return (
+        open_checkpoints(places, create=create),
+        open_register(places, clock, create=create),
+    )
+
+
+def open_checkpoints(places: Places, *, create: bool = False) -> CheckpointStore:
+    """Open a project's checkpoint store alone; errors are those of `open_keeper`."""
     if places.store is None:
-        store = MemoryStore()
-    else:
-        store = open_store(places.store, create=create)
+        return MemoryStore()
+    return open_store(places.store, create=create)
+
+
+def open_register(places: Places, clock: Clock, *, create: bool = False) -> HeadRegister:
+    """Open a project's head register alone; errors are those of `open_keeper`."""
     if places.heads is None:
-        incarnation = secrets.token_hex(16)
-        return store, MemoryHeads(now_ms=clock.now_ms, incarnation=incarnation)
-    heads = open_heads(
+        return MemoryHeads(now_ms=clock.now_ms, incarnation=secrets.token_hex(16))
+    return open_heads(
         places.heads,
         create=create,
         now_ms=clock.now_ms,
         incarnation=lambda: secrets.token_hex(16),
         is_dead=is_dead,
     )
-    return store, heads
 
 
 def _holds_no_run(store: Path, heads: Path, clock: Clock) -> bool:

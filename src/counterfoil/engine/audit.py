@@ -5,7 +5,7 @@ signature, every hash, the chain, every Merkle root, and the consistency of each
 checkpoint's trace with the one before.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from counterfoil.core import codec, merkle
@@ -54,25 +54,31 @@ class Audit:
     keys: tuple[str, ...]
 
 
-def chain(parts: Parts, run_id: RunId) -> Iterator[Link]:
+def chain(parts: Parts, run_id: RunId, *, after: Link | None = None) -> Iterator[Link]:
     """Yield the run's checkpoints from generation 0 to the head, each verified.
 
     The chain is found backwards by digest, since only the head is to be believed;
     digests of the whole run are held in memory, bodies are not.
+
+    Args:
+        parts: The engine.
+        run_id: The run.
+        after: Yield only what follows this one, which was yielded before.
 
     Raises:
         IntegrityError: The member that says why.
     """
     view = show(parts, run_id)
     names: list[Digest] = []
-    name = view.head.checkpoint
-    while name:
+    name, known = view.head.checkpoint, after.row.digest if after else ""
+    while name and name != known:
         row = parts.store.get(run_id, name)
         if row is None:
             raise RollbackError(f"the store lacks a checkpoint of the chain: {name}", run_id)
         names.append(name)
         name = Digest(codec.open_header(row, parts.seals.verifiers).previous)
-    for generation, name in enumerate(reversed(names)):
+    first = after.header.generation + 1 if after else 0
+    for generation, name in enumerate(reversed(names), start=first):
         row = parts.store.get(run_id, name)
         if row is None:
             raise RollbackError(f"the store lacks a checkpoint of the chain: {name}", run_id)
@@ -82,8 +88,13 @@ def chain(parts: Parts, run_id: RunId) -> Iterator[Link]:
         yield Link(row=row, header=header, events=codec.open_events(row, header))
 
 
-def audit(parts: Parts, run_id: RunId) -> Audit:
+def audit(parts: Parts, run_id: RunId, *, note: Callable[[int, int], None] | None = None) -> Audit:
     """Check every signature, hash, Merkle root and consistency, the head, and the state.
+
+    Args:
+        parts: The engine.
+        run_id: The run.
+        note: Told how many checkpoints are checked, and of how many.
 
     Raises:
         UnknownRunError: The register has no such run.
@@ -109,6 +120,8 @@ def audit(parts: Parts, run_id: RunId) -> Audit:
             )
         keys |= dict.fromkeys(key_ids(link.row.envelope))
         checkpoints += 1
+        if note is not None:
+            note(checkpoints, view.head.generation + 1)
     evidence = view.run.evidence
     if view.run.phase is Phase.COMPLETED and (evidence is None or evidence.event not in proved):
         raise FormatError("the run is completed and its trace holds no such verification", run_id)

@@ -18,6 +18,7 @@ from counterfoil.stores import place
 from counterfoil.stores.migrate import Schema, migrate
 from counterfoil.stores.sqlite_driver import (
     HARMLESS,
+    PRAGMAS,
     Connection,
     Row,
     Value,
@@ -102,6 +103,19 @@ class Database:
         """
         with self._lock:
             self._live()
+
+    def pragmas(self) -> dict[str, str]:
+        """Return every pragma that is set, as the connection has it.
+
+        Raises:
+            FormatError, UnavailableError: As `rows`.
+        """
+        with self._lock:
+            connection = self._live()
+            try:
+                return {name: str(connection.pragma(name)) for name in PRAGMAS}
+            except apsw.Error as error:
+                raise self._after(error, committing=False) from error
 
     def close(self) -> None:
         """Let go of the file; a second time does nothing."""

@@ -74,6 +74,10 @@ class _Row(msgspec.Struct, frozen=True, array_like=True):
     incarnation: str
 
 
+class _Floor(msgspec.Struct, frozen=True, array_like=True):
+    floor_ms: int
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Write:
     """One transaction, at one moment of the register's clock."""
@@ -241,6 +245,14 @@ class SqliteHeads:
     def heads(self, after: str, limit: int) -> tuple[Head, ...]:
         """Return heads in order of run id, from after `after`, at most `limit`."""
         return self._heads(_BY_ORDER, (after, max(0, limit)))
+
+    def floor_ms(self) -> int:
+        """Return the latest moment that the register has acted on."""
+        return self._database.rows(_Floor, "SELECT floor_ms FROM register", ())[0].floor_ms
+
+    def pragmas(self) -> dict[str, str]:
+        """Return the pragmas of the file, as read back."""
+        return self._database.pragmas()
 
     def close(self) -> None:
         """Let go of the file; a second time does nothing."""

@@ -182,6 +182,10 @@ class SqliteStore:
         )
         return tuple(RunId(run_id) for (run_id,) in rows)
 
+    def pragmas(self) -> dict[str, str]:
+        """Return the pragmas of the file, as read back."""
+        return self._database.pragmas()
+
     def close(self) -> None:
         """Let go of the file; a second time does nothing."""
         self._database.close()
