@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from counterfoil.core import judge
+from counterfoil.core.canonical import canonical, normalise
 from counterfoil.core.errors import (
     ApprovalError,
     BudgetError,
@@ -21,13 +22,13 @@ from counterfoil.core.errors import (
     VerificationError,
 )
 from counterfoil.core.inputs import Facts, Garbled, Proposed, Recorded, Rules, Step
-from counterfoil.core.intent import Action, Pending
+from counterfoil.core.intent import Action, EnvironmentState, Pending
 from counterfoil.core.judge import CANCEL, CONTROL_KINDS, Admitted
 from counterfoil.core.receipt import Receipt, identity
 from counterfoil.core.run import Phase, Run, with_environment
 from counterfoil.core.task import Task
 from counterfoil.core.trace import Event, Outcome
-from counterfoil.core.words import Key, Level, Risk, free_text
+from counterfoil.core.words import Json, Key, Level, Risk, free_text
 
 
 def counted(run: Run) -> Run:
@@ -179,12 +180,29 @@ def _control(run: Run, given: Proposed, rules: Rules) -> Step:
         text = action.arguments.get("reason", "")
         reason = free_text(text, "arguments.reason") or "cancelled by the planner"
         return ended(run, Phase.CANCELLED, Outcome.CANCELLED, reason)
-    for state in given.environments:
-        run = with_environment(run, state)
-    if lack := _lack_of_proof(run, rules.task, given.facts or {}):
-        error = VerificationError(lack, run.run_id)
-        return refused(run, Outcome.EXECUTION_ERROR, error, rules, action)
+    changed = tuple(state for state in given.environments if state not in run.environments)
+    lack = "the environment changed since it was verified" if changed else ""
+    lack = lack or _lack_of_proof(run, rules.task, given.facts or {})
+    if lack:
+        return _unproved(run, changed, VerificationError(lack, run.run_id), action, rules)
     return ended(run, Phase.COMPLETED, Outcome.FINISHED, "verified_outcome")
+
+
+def _unproved(
+    run: Run,
+    changed: tuple[EnvironmentState, ...],
+    error: VerificationError,
+    action: Action,
+    rules: Rules,
+) -> Step:
+    """Return the step of a refused finish, which takes note of what moved."""
+    for state in changed:
+        run = with_environment(run, state)
+    if changed:
+        run = replace(run, evidence=None)
+    step = refused(run, Outcome.EXECUTION_ERROR, error, rules, action)
+    first = replace(step.events[0], environments=changed)
+    return Step(run=step.run, events=(first, *step.events[1:]), error=error)
 
 
 def _lack_of_proof(run: Run, task: Task, facts: Facts) -> str:
@@ -203,8 +221,20 @@ def _unmet(task: Task, facts: Facts) -> str:
         f"{adapter}.{name}"
         for adapter, wanted in expected.items()
         for name, value in wanted.items()
-        if facts.get(adapter, {}).get(name) != value
+        if not _is_met(value, facts.get(adapter, {}), name)
     )
+
+
+def _is_met(wanted: Json, facts: Mapping[str, Json], name: str) -> bool:
+    """Return whether a fact is there and is `wanted` as digests tell values apart."""
+    try:
+        return name in facts and _form(facts[name]) == _form(wanted)
+    except ContractError:  # an adapter reports what no task can expect
+        return False
+
+
+def _form(value: Json) -> bytes:
+    return canonical(normalise(value, "fact"))
 
 
 def garbled(run: Run, given: Garbled, rules: Rules) -> Step:

@@ -227,6 +227,24 @@ def forbid(ledger: Ledger, pending: Pending) -> LookUp:
         return unknown(f"forbidding the key ended with {_kind(error)}")
 
 
+def take(ledger: Ledger, name: str) -> Served | None:
+    """Raise the fence at one adapter, and return what it served last.
+
+    Raises:
+        FencedError: It has seen a newer lease.
+        UnavailableError: It did not answer, so the fence may not stand.
+    """
+    adapter = adapter_of(ledger.parts, name)
+    try:
+        return adapter.take(ledger.run.run_id, fence_of(ledger))
+    except CounterfoilError:
+        raise
+    except Exception as error:  # no answer, whatever the reason
+        raise UnavailableError(
+            f"{name} did not take the fence: {_kind(error)}", ledger.run.run_id
+        ) from error
+
+
 def observe(parts: Parts, task: Task, name: str) -> Observation:
     """Look at one environment.
 

@@ -104,10 +104,9 @@ def _last_words(ledger: Ledger, pending: Pending | None) -> tuple[str, Receipt |
     if pending is None:
         return "", None
     name = pending.intent.adapter
-    adapter = ledger.parts.adapters.get(name)
-    if adapter is None:
+    if name not in ledger.parts.adapters:
         return f"adapter {name} was not at hand: the effect may have happened", None
-    adapter.take(ledger.run.run_id, acting.fence_of(ledger))
+    acting.take(ledger, name)
     answer = acting.look_up(ledger, pending)
     match answer.answer:
         case Answer.FOUND | Answer.FOUND_OTHER:

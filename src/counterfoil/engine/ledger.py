@@ -136,6 +136,9 @@ class Ledger:
         except CounterfoilError as error:
             self.broken = error
             raise
+        except BaseException:  # an interrupt: what became durable is for the next session to see
+            self.broken = UnknownOutcomeError("a commit was interrupted", head.run_id)
+            raise
 
     def _make_durable(self, row: Checkpoint, status: str) -> Head:
         store = self.parts.store

@@ -146,7 +146,7 @@ def _create(parts: Parts, task: Task, run_id: RunId) -> Opening | None:
     lease.extend(sent_at_ms=sent_at_ms, now_ms=parts.clock.monotonic_ms())
     ledger = Ledger(parts=parts, head=head, run=run, header=header, task=task, lease=lease)
     for name in adapters_of(parts, task):
-        acting.adapter_of(parts, name).take(run_id, acting.fence_of(ledger))
+        acting.take(ledger, name)
     return Opening(ledger=ledger, is_new=True, holds_lease=True)
 
 
@@ -229,9 +229,7 @@ def _take_over(parts: Parts, held: Head, lease: Lease, task: Task) -> Opening:
         check_freshness(parts, held)
         opening.ledger.mark()
         for name in adapters_of(parts, task):
-            served = acting.adapter_of(parts, name).take(
-                held.run_id, acting.fence_of(opening.ledger)
-            )
+            served = acting.take(opening.ledger, name)
             if served is not None:
                 _place(parts, held, served.generation, served.checkpoint, f"adapter {name}")
     except (RollbackError, HeadMissingError) as error:

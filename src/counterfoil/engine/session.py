@@ -166,7 +166,10 @@ class Session:
                 return self.state
             if self.state.pending is not None:
                 self._settler.settle(self._rules())
-            self._propose(Action(kind=FINISH, preconditions=self._seen_anywhere()))
+            seen = observe_all(self._ledger, self._task)
+            versions = [observation.state.version for observation in seen.values()]
+            facts: dict[Fact, int | str] = {"version": versions[0] if versions else 0}
+            self._propose(Action(kind=FINISH, preconditions=facts), observations=seen)
             return self.state
 
     def cancel(self, reason: str = "") -> Run:
@@ -336,14 +339,17 @@ class Session:
             self._position += 1
         return restored(event.receipt.result if event.receipt else event.result)
 
-    def _propose(self, action: Action, recorded: Recorded | None = None) -> Proposal:
+    def _propose(
+        self,
+        action: Action,
+        recorded: Recorded | None = None,
+        observations: dict[str, Observation] | None = None,
+    ) -> Proposal:
         run = self.state
         action_id = f"a{run.spent.proposals + 1}"
-        observations = (
-            observe_all(self._ledger, self._task)
-            if action.kind == FINISH and run.pending is None
-            else {}
-        )
+        if observations is None:
+            is_finish = action.kind == FINISH and run.pending is None
+            observations = observe_all(self._ledger, self._task) if is_finish else {}
         given = Proposed(
             action=action,
             action_id=action_id,

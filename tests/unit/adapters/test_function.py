@@ -195,3 +195,13 @@ def test_effects_with_one_prefix_share_an_environment() -> None:
 
 def test_a_level_is_stamped_on_each_receipt() -> None:
     assert answering(None).execute(operation("box.put")).level is Level.QUERYABLE
+
+
+def test_an_effect_counts_on_fences_only_with_a_function_that_raises_them() -> None:
+    effects, taken = Effects(), []
+    effects.effect(
+        "box.put", level="conditional", look_up=str, take=lambda *fence: taken.append(fence)
+    )(_plain)
+    fence = Fence(lease_version=2, nonce="n")
+    adapter_of(effects).take(RUN, fence)
+    assert (adapter_of(effects).kinds[0].fences, taken) == (True, [(RUN, fence)])

@@ -38,6 +38,7 @@ class Declared:
     shape: Shape
     look_up: Callable[[str], object] | None
     forbid: Callable[[str], object] | None
+    take: Callable[[str, Fence], object] | None
 
 
 class FunctionAdapter:
@@ -67,8 +68,21 @@ class FunctionAdapter:
         return tuple(declared.spec for declared in self._declared.values())
 
     def take(self, run_id: RunId, fence: Fence) -> Served | None:
-        """Return None: functions keep no record of what they served."""
-        return None
+        """Tell each declared `take` of the fence; return what one says was served last.
+
+        Raises:
+            FencedError: From the function: a newer fence stands.
+            Exception: Whatever else it raised; the fence may not stand.
+        """
+        newest: Served | None = None
+        taking = {id(d.take): d.take for d in self._declared.values() if d.take is not None}
+        for take in taking.values():
+            served = _awaited(take(run_id, fence))
+            if isinstance(served, Served) and (
+                newest is None or served.generation > newest.generation
+            ):
+                newest = served
+        return newest
 
     def observe(self, scope: Mapping[str, tuple[str, ...]]) -> Observation:
         """Return what the observer says; without one, an unobservable environment.

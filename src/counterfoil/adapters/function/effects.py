@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypedDict, TypeVar, Unpack
 
 from counterfoil.adapters.function.adapter import Declared, FunctionAdapter
 from counterfoil.adapters.function.shape import Shape, shape_of
 from counterfoil.core.errors import ConfigError
 from counterfoil.core.intent import KindSpec
 from counterfoil.core.judge import check_kinds
+from counterfoil.core.receipt import Fence
 from counterfoil.core.words import Json, Level, Risk, identifier
 
 _W = TypeVar("_W", Risk, Level)
@@ -31,6 +32,39 @@ class Bounds:
     key_retention_ms: int | None = None
 
 
+class EffectOptions(TypedDict, total=False):
+    """What may be declared of an effect beside its name.
+
+    Attributes:
+        level: What can be proved about a call whose answer was lost; "blind" by default.
+        risk: Risk class; "read_only" and "verification" take no key, and
+            "irreversible_write" is the default.
+        look_up: From key to effect: None when absent, `UNKNOWN` when it cannot be said,
+            a `Found` or the bare result otherwise. Needed above "blind".
+        forbid: From key to the same answers; makes the key impossible unless it is done.
+        take: From run id and fence; has the target refuse every older `call.fence` of
+            the run from here on. Only with it may an effect count on fences.
+        permission: Capability that a policy must grant; the name by default.
+        touches: From arguments to (scope list, value) pairs.
+        volatile: Arguments in no digest and no record; each must have a default.
+        bounds: Time limits.
+        linearizable: Whether `look_up` sees every effect that has landed.
+        cost_micros: Declared cost of one execution.
+    """
+
+    level: Level | str
+    risk: Risk | str
+    look_up: Callable[[str], object] | None
+    forbid: Callable[[str], object] | None
+    take: Callable[[str, Fence], object] | None
+    permission: str
+    touches: Touches
+    volatile: tuple[str, ...]
+    bounds: Bounds | None
+    linearizable: bool
+    cost_micros: int
+
+
 class Effects:
     """A set of declared functions. Those that share a prefix share an environment."""
 
@@ -38,73 +72,29 @@ class Effects:
         self._declared: dict[str, Declared] = {}
         self._observers: dict[str, Callable[[], object]] = {}
 
-    def effect(
-        self,
-        name: str,
-        *,
-        level: Level | str = Level.BLIND,
-        risk: Risk | str = Risk.IRREVERSIBLE_WRITE,
-        look_up: Callable[[str], object] | None = None,
-        forbid: Callable[[str], object] | None = None,
-        permission: str | None = None,
-        touches: Touches | None = None,
-        volatile: tuple[str, ...] = (),
-        bounds: Bounds | None = None,
-        linearizable: bool = True,
-        fences: bool = False,
-        cost_micros: int = 0,
-    ) -> Callable[[_F], _F]:
+    def effect(self, name: str, **options: Unpack[EffectOptions]) -> Callable[[_F], _F]:
         """Declare a function `(call, *, name: type, ...)` as a kind of action.
 
         Args:
             name: "environment.verb"; the part before the dot names the adapter.
-            level: What can be proved about a call whose answer was lost.
-            risk: Risk class; "read_only" and "verification" take no key.
-            look_up: From key to effect: None when absent, `UNKNOWN` when it cannot be
-                said, a `Found` or the bare result otherwise. Needed above "blind".
-            forbid: Makes a key impossible; answers as `look_up` does.
-            permission: Capability that a policy must grant; the name by default.
-            touches: From arguments to (scope list, value) pairs.
-            volatile: Arguments in no digest and no record; each must have a default.
-            bounds: Time limits.
-            linearizable: Whether `look_up` sees every effect that has landed.
-            fences: Whether the function refuses a call with an older `call.fence`.
-            cost_micros: Declared cost of one execution.
+            **options: As `EffectOptions` says.
 
         Raises:
             ConfigError: The declaration promises what it cannot hold.
         """
 
         def declare(function: _F) -> _F:
-            limits = bounds or Bounds()
-            shape = shape_of(name, function)
-            _check_volatile(name, shape, volatile)
-            spec = KindSpec(
-                name=identifier(name, "effect"),
-                adapter=_prefix(name),
-                risk=_word(Risk, risk, name),
-                level=_word(Level, level, name),
-                permission=permission or name,
-                normalise=shape.check,
-                touches=touches or _nothing,
-                volatile=volatile,
-                call_ms=limits.call_ms,
-                in_flight_ms=limits.in_flight_ms,
-                key_retention_ms=limits.key_retention_ms,
-                linearizable=linearizable,
-                fences=fences,
-                forbids=forbid is not None,
-                cost_micros=cost_micros,
-            )
-            _check_bounds(name, limits)
-            check_kinds({name: spec})
-            asks = spec.risk.writes and spec.level is not Level.BLIND
-            if asks and look_up is None:
-                raise ConfigError(f"effect {name} is {spec.level} and has no look_up")
             if name in self._declared:
                 raise ConfigError(f"effect {name} is declared twice")
+            shape = shape_of(name, function)
+            _check(name, shape, options)
             self._declared[name] = Declared(
-                spec=spec, function=function, shape=shape, look_up=look_up, forbid=forbid
+                spec=_spec(name, shape, options),
+                function=function,
+                shape=shape,
+                look_up=options.get("look_up"),
+                forbid=options.get("forbid"),
+                take=options.get("take"),
             )
             return function
 
@@ -152,16 +142,40 @@ def _word(words: type[_W], word: str, name: str) -> _W:
         raise ConfigError(f"effect {name}: {word!r:.40} is none of {known}") from error
 
 
-def _check_volatile(name: str, shape: Shape, volatile: tuple[str, ...]) -> None:
-    """A volatile argument may be missing after a crash, so it needs a default."""
-    for argument in volatile:
+def _check(name: str, shape: Shape, options: EffectOptions) -> None:
+    """Refuse options that do not fit each other or the function."""
+    for argument in options.get("volatile", ()):  # it may be missing after a crash
         if argument not in shape.optional:
             raise ConfigError(f"effect {name}: volatile {argument!r:.40} needs a default")
-
-
-def _check_bounds(name: str, bounds: Bounds) -> None:
+    bounds = options.get("bounds") or Bounds()
     if bounds.call_ms < 1 or (bounds.in_flight_ms or 0) < 0 or (bounds.key_retention_ms or 1) < 1:
         raise ConfigError(f"effect {name}: a bound is below its least, 1 ms")
+
+
+def _spec(name: str, shape: Shape, options: EffectOptions) -> KindSpec:
+    limits = options.get("bounds") or Bounds()
+    spec = KindSpec(
+        name=identifier(name, "effect"),
+        adapter=_prefix(name),
+        risk=_word(Risk, options.get("risk", Risk.IRREVERSIBLE_WRITE), name),
+        level=_word(Level, options.get("level", Level.BLIND), name),
+        permission=options.get("permission", name),
+        normalise=shape.check,
+        touches=options.get("touches", _nothing),
+        volatile=options.get("volatile", ()),
+        call_ms=limits.call_ms,
+        in_flight_ms=limits.in_flight_ms,
+        key_retention_ms=limits.key_retention_ms,
+        linearizable=options.get("linearizable", True),
+        fences=options.get("take") is not None,
+        forbids=options.get("forbid") is not None,
+        cost_micros=options.get("cost_micros", 0),
+    )
+    check_kinds({name: spec})
+    asks = spec.risk.writes and spec.level is not Level.BLIND
+    if asks and options.get("look_up") is None:
+        raise ConfigError(f"effect {name} is {spec.level} and has no look_up")
+    return spec
 
 
 def _nothing(arguments: dict[str, Json]) -> tuple[tuple[str, str], ...]:
