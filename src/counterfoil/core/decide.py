@@ -131,7 +131,9 @@ def next_effect(run: Run, known: Known, spec: KindSpec | None, now_ms: int) -> E
         now_ms=now_ms,
         refusal=known.refusal,
     )
-    verdict = reconcile(pending, run.run_id, known.answer, known.observed, spec, footing)
+    verdict = reconcile(
+        pending, run.run_id, known.answer, known.observed, spec=spec, footing=footing
+    )
     match verdict:
         case Send():
             return SendAgain(pending=pending)

@@ -90,6 +90,7 @@ def reconcile(
     run_id: RunId,
     answer: LookUp,
     observed: EnvironmentState,
+    *,
     spec: KindSpec,
     footing: Footing,
 ) -> Verdict:
@@ -113,7 +114,11 @@ def reconcile(
             if moved in ("instance", "account"):
                 return _drift(pending, observed, moved)
             if moved or footing.refusal is not None:
-                return _abandon(pending, run_id, observed, spec, footing, moved or "refusal")
+                stale = StaleObservationError(
+                    f"the {moved} changed before it was sent", run_id, pending.key
+                )
+                giving_up = GiveUp(error=footing.refusal or stale, observed=observed)
+                return _abandon(pending, giving_up, observed, spec, footing)
             return _send_again(pending, observed, spec, footing)
 
 
@@ -186,14 +191,11 @@ def _send_again(
 
 def _abandon(
     pending: Pending,
-    run_id: RunId,
+    giving_up: GiveUp,
     observed: EnvironmentState,
     spec: KindSpec,
     footing: Footing,
-    moved: str,
 ) -> Verdict:
-    stale = StaleObservationError(f"{moved} changed before it was sent", run_id, pending.key)
-    giving_up = GiveUp(error=footing.refusal or stale, observed=observed)
     if footing.forbidden:
         return giving_up
     if spec.forbids:
@@ -206,7 +208,7 @@ def _abandon(
         case Level.TRANSACTIONAL | Level.CONDITIONAL:
             return Wait(reason="a new lease must be fenced in before it is given up")
         case Level.DEDUPLICATING | Level.BLIND:
-            return _unknown(f"after a changed {moved} an earlier call may still land", observed)
+            return _unknown(f"an earlier call may still land: {giving_up.error.message}", observed)
 
 
 def _after_flight(
