@@ -4,7 +4,7 @@ from contextlib import suppress
 
 import pytest
 
-from counterfoil.core.bounds import SENDS_MAX
+from counterfoil.core.bounds import ARGUMENTS_BYTES_MAX, SENDS_MAX
 from counterfoil.core.errors import (
     ContractError,
     FrozenError,
@@ -264,3 +264,11 @@ def test_every_step_of_a_program_is_in_its_audited_trace(street: Street) -> None
         program(run)
     found = audit.audit(street.keeper().parts, run.state.run_id)
     assert (found.events, found.leftovers) == (run.state.trace_size, 0)
+
+
+def test_an_action_at_its_bound_can_still_freeze() -> None:
+    street = Street(level="blind")
+    street.shop.fault = "reset"
+    with street.run() as run, pytest.raises(FrozenError):
+        run.do("shop.order", sku="A" * (ARGUMENTS_BYTES_MAX - 1_000))
+    assert run.state.phase is Phase.NEEDS_REVIEW
