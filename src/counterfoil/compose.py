@@ -30,7 +30,7 @@ from counterfoil.ports import Adapter, CheckpointStore, Clock, HeadRegister
 from counterfoil.settings import FILE_NAME, FOLDER_NAME, Settings, find_project, read_settings
 from counterfoil.stores.holders import is_dead, this_holder
 from counterfoil.stores.memory import MemoryHeads, MemoryStore
-from counterfoil.stores.place import mounted_kind
+from counterfoil.stores.place import NETWORK_KINDS, mounted_kind
 from counterfoil.stores.sqlite import SqliteHeads, SqliteStore, open_heads, open_store
 
 __all__ = [
@@ -240,9 +240,10 @@ def open_records(folder: Path | str = ".", *, clock: Clock | None = None) -> Kee
     return Keeper(parts)
 
 
-def file_system_of(folder: Path) -> str:
-    """Return the kind of file system that a folder lies on; empty where nobody can say."""
-    return mounted_kind(folder.resolve())
+def file_system_of(folder: Path) -> tuple[str, bool]:
+    """Return the kind of file system of a folder, if known, and if it is a network's."""
+    kind = mounted_kind(folder.resolve())
+    return kind, kind in NETWORK_KINDS
 
 
 def pragmas_of(port: CheckpointStore | HeadRegister) -> dict[str, str]:

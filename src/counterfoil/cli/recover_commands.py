@@ -1,0 +1,158 @@
+"""`counterfoil recover` and `abort`: what an operator does to a run without its program."""
+
+import getpass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from counterfoil.cli.case_view import case_json, receipt_facts, receipt_json, show_case
+from counterfoil.cli.options import (
+    AppOption,
+    JsonOption,
+    ProjectOption,
+    RunArgument,
+    WaitOption,
+    run_of,
+    targets,
+    targets_or_records,
+)
+from counterfoil.cli.screen import say, show_facts, show_json
+from counterfoil.cli.show_command import pending_facts, pending_json
+from counterfoil.core.errors import FrozenError, RefusedError, UnknownRunError
+from counterfoil.core.intent import Pending
+from counterfoil.core.receipt import Receipt
+from counterfoil.core.run import Run
+from counterfoil.core.words import identifier
+from counterfoil.engine import control
+from counterfoil.engine.session import Session
+from counterfoil.keeper import load_task
+
+NOTHING_PENDING = "nothing_pending"
+GIVEN_UP = "given_up"
+IN_REVIEW = "needs_review"
+
+
+def recover(
+    run: RunArgument,
+    *,
+    task: Annotated[
+        Path, typer.Option("--task", metavar="FILE", help="The run's task, as TOML or JSON.")
+    ],
+    app: AppOption = None,
+    wait_ms: WaitOption = 0,
+    project: ProjectOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Settle what a killed worker left pending, and nothing else.
+
+    Opens the run under its task, asks the target by key what became of the call, and
+    makes the answer durable: a receipt is adopted, an absent effect is executed where
+    the level allows it. A run that needs a person prints its case and exits with 3.
+
+    Example:  counterfoil recover restock-42 --task restock.toml --app restock
+    """
+    name = run_of(run)
+    given = load_task(task)
+    with targets(project, app) as keeper:
+        if keeper.parts.heads.read(name) is None:
+            raise UnknownRunError("the register has no such run", name)
+        with keeper.run(given, name, wait_ms=wait_ms) as session:
+            before = session.state.pending
+            outcome, receipt, refusal = _settled(session)
+            after = session.state
+    _show_recovered(before, after, outcome, receipt, as_json=as_json)
+    if refusal is not None:
+        raise refusal
+
+
+def _settled(session: Session) -> tuple[str, Receipt | None, RefusedError | None]:
+    """Return how the pending intent ended, with its receipt or its refusal."""
+    if session.state.phase.has_ended:
+        return NOTHING_PENDING, None, None
+    try:
+        settlement = session.settle()
+    except FrozenError as error:
+        return IN_REVIEW, None, error
+    except RefusedError as error:
+        return GIVEN_UP, None, error
+    if settlement is None:
+        return NOTHING_PENDING, None, None
+    return settlement.outcome.value, settlement.receipt, None
+
+
+def _show_recovered(
+    before: Pending | None, run: Run, outcome: str, receipt: Receipt | None, *, as_json: bool
+) -> None:
+    if as_json:
+        show_json(
+            {
+                "run": run.run_id,
+                "phase": run.phase.value,
+                "reason": run.reason,
+                "outcome": outcome,
+                "found": pending_json(before),
+                "receipt": receipt_json(receipt),
+                "pending": pending_json(run.pending),
+                "case": case_json(run, run.case) if run.case else None,
+            }
+        )
+        return
+    if before is None:
+        say("Nothing was pending.")
+    else:
+        say("Found pending", "bold")
+        show_facts(pending_facts(before))
+    if receipt is not None:
+        say(f"\nSettled: {outcome}", "bold green")
+        show_facts(receipt_facts(receipt))
+    if run.case is not None:
+        show_case(run, run.case)
+    stop = f" ({run.reason})" if run.reason else ""
+    say(f"\nThe run is {run.phase.value}{stop}.")
+
+
+def abort(
+    run: RunArgument,
+    *,
+    reason: Annotated[
+        str, typer.Option("--reason", metavar="TEXT", help="Why, for those who read the trace.")
+    ],
+    actor: Annotated[
+        str | None,
+        typer.Option(
+            "--actor",
+            metavar="NAME",
+            help="Who aborts; by default your user name.",
+            show_default=False,
+        ),
+    ] = None,
+    app: AppOption = None,
+    wait_ms: WaitOption = 0,
+    project: ProjectOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """End a run for good, whatever stands open.
+
+    Takes the lease, as every worker does. Where the target of a pending intent is at
+    hand (--app), it is asked by key first, so that the trace says whether the effect
+    happened; nothing is executed or undone. Needs no task and no budget.
+
+    Example:  counterfoil abort restock-42 --reason "ordered by telephone"
+    """
+    name = run_of(run)
+    who = identifier(getpass.getuser() if actor is None else actor, "--actor")
+    with targets_or_records(project, app) as keeper:
+        ended = control.abort(keeper.parts, name, actor=who, reason=reason, wait_ms=wait_ms)
+    if as_json:
+        show_json(
+            {
+                "run": name,
+                "phase": ended.phase.value,
+                "reason": ended.reason,
+                "actor": who,
+                "writes": ended.writes,
+            }
+        )
+        return
+    say(f"Run {name} is {ended.phase.value}: {ended.reason}.")
