@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from counterfoil.demo.children import ShopChild
+from counterfoil.demo.counting import Target
 from counterfoil.demo.plan import LADDER, Window, make_plan
 from counterfoil.demo.shop import rows_by_key
 
@@ -78,6 +80,21 @@ def test_a_look_up_that_lies_is_counted_on_the_target_and_fails_the_demo() -> No
     assert code == 1
     assert found["duplicates"] >= 6
     assert found["effects"]["counted"] == found["effects"]["expected"] + found["duplicates"]
+
+
+def test_a_file_that_is_written_twice_counts_twice(tmp_path: Path) -> None:
+    plan, log = make_plan(1), tmp_path / "log"
+    with ShopChild(tmp_path / "shop.db", "shop-1", log=log, forgets_keys=False) as shop:
+        folder = tmp_path / "files"
+        file = folder / "orders" / f"{plan.items[0].sku}.json"
+        file.parent.mkdir(parents=True)
+        target = Target(plan=plan, port=shop.port, database=shop.database, folder=folder)
+        counted: list[int] = []
+        for _ in range(2):
+            (tmp_path / "draft").write_text("{}")
+            (tmp_path / "draft").replace(file)
+            counted += [target.effects()[plan.steps[1].name] for _ in range(2)]
+    assert counted == [1, 1, 2, 2]
 
 
 def test_a_seed_gives_one_plan() -> None:
