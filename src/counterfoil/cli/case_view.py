@@ -2,7 +2,7 @@
 
 import msgspec
 
-from counterfoil.cli.screen import clock_time, moment, say, show_facts, show_table
+from counterfoil.cli.screen import clock_time, heading, moment, show_facts, show_table
 from counterfoil.core.intent import EnvironmentState, Pending
 from counterfoil.core.receipt import Receipt, differences, missing_fields
 from counterfoil.core.review import Case
@@ -17,20 +17,21 @@ Difference = tuple[str, str, str]
 
 def show_case(run: Run, case: Case) -> None:
     """Print an open case."""
-    say("\nCase: a person must decide", "bold yellow")
+    heading("Case: a person must decide", "bold yellow")
     show_facts(
         [
             ("case", case.reason.value),
             ("finding", case.finding),
-            ("opened", f"{clock_time(case.opened_at_ms)} UTC"),
+            ("opened", clock_time(case.opened_at_ms)),
         ]
     )
     if case.receipt is not None:
-        say("\nReceipt that was found", "bold")
+        heading("Receipt that was found")
         show_facts([*receipt_facts(case.receipt), ("fingerprint", case.receipt_digest)])
     rows = found_differences(run, case)
     if rows:
-        show_table(("field", "recorded", "found"), rows, title="\nWhat differs")
+        heading("What differs")
+        show_table(("field", "recorded", "found"), rows)
 
 
 def receipt_facts(receipt: Receipt) -> list[tuple[str, object]]:
@@ -41,7 +42,7 @@ def receipt_facts(receipt: Receipt) -> list[tuple[str, object]]:
         ("key", receipt.key),
         ("level", receipt.level.value),
         ("intent", receipt.digest or ABSENT),
-        ("committed", f"{clock_time(receipt.committed_at_ms)} UTC"),
+        ("committed", clock_time(receipt.committed_at_ms)),
     ]
 
 

@@ -92,8 +92,7 @@ def all_lines(places: Places, clock: Clock) -> Iterator[Line]:
     yield from _guarded("heads", lambda: _heads(places, clock))
     yield _independence(places)
     for folder in _folders(places):
-        yield _file_system(folder)
-        yield _free(folder)
+        yield _folder(folder)
 
 
 def _guarded(name: str, check: Callable[[], Sequence[Line]]) -> Sequence[Line]:
@@ -144,7 +143,7 @@ def _opened(name: str, path: Path | None, port: CheckpointStore | HeadRegister) 
     if path is None:
         return warned(name, "in memory: gone with the process", f"set the url of {name} to a file")
     pragmas = ", ".join(f"{pragma} {value}" for pragma, value in pragmas_of(port).items())
-    return ok(name, f"{path}, mode 600; {pragmas}")
+    return ok(name, f"{path}, for you alone; {pragmas}")
 
 
 def _clock(floor_ms: int, now_ms: int) -> Line:
@@ -199,30 +198,19 @@ def _folders(places: Places) -> list[Path]:
     )
 
 
-def _file_system(folder: Path) -> Line:
+def _folder(folder: Path) -> Line:
     kind, is_network = file_system_of(folder)
-    if is_network:
-        return Line(
-            name="file system",
-            state=State.FAIL,
-            found=f"{folder}: {kind}, a network's, which loses commits",
-            mend="choose a folder on a local disk",
-            exit_code=UsageError.exit_code,
-        )
-    return ok("file system", f"{folder}: {kind or 'of unknown kind'}")
-
-
-def _free(folder: Path) -> Line:
     free_bytes = shutil.disk_usage(folder).free
-    found = f"{free_bytes // 1024 // 1024} MiB free at {folder}"
+    found = f"{folder}: {kind or 'of unknown kind'}, {free_bytes // 1024 // 1024} MiB free"
+    if is_network:
+        return _unfit(f"{found}; a network's, which loses commits", "choose a local disk")
     if free_bytes < FREE_BYTES_FAIL:
-        return Line(
-            name="disk",
-            state=State.FAIL,
-            found=found,
-            mend="make room before a run goes on",
-            exit_code=UsageError.exit_code,
-        )
+        return _unfit(found, "make room before a run goes on")
     if free_bytes < FREE_BYTES_WARN:
         return warned("disk", found, "make room soon")
     return ok("disk", found)
+
+
+def _unfit(found: str, mend: str) -> Line:
+    code = UsageError.exit_code
+    return Line(name="disk", state=State.FAIL, found=found, mend=mend, exit_code=code)

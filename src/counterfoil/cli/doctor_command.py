@@ -4,7 +4,7 @@ import typer
 
 from counterfoil.cli.checks import Line, State, all_lines
 from counterfoil.cli.options import JsonOption, ProjectOption, placed
-from counterfoil.cli.screen import cell, say, show_json, show_table
+from counterfoil.cli.screen import cell, heading, show_json, show_table
 from counterfoil.compose import is_set_up
 from counterfoil.core.errors import ConfigError, IntegrityError, UsageError
 from counterfoil.engine.clock import SystemClock
@@ -49,9 +49,9 @@ def _show(lines: list[Line], failures: int) -> None:
     show_table(("", "check", "found"), rows)
     warnings = sum(line.state is State.WARN for line in lines)
     if failures:
-        say(f"{failures} of {len(lines)} checks fail.", "bold red")
+        heading(f"{failures} of {len(lines)} checks fail.", "bold red")
     else:
-        say(f"All is well, with {warnings} to read." if warnings else "All is well.", "green")
+        heading(f"All is well, with {warnings} to read." if warnings else "All is well.", "green")
 
 
 def _facts(line: Line) -> dict[str, str]:

@@ -3,7 +3,7 @@
 import logging
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import typer
 from typer.core import TyperGroup
@@ -20,32 +20,24 @@ SECRET = re.compile(r"[0-9A-Fa-f]{64,}|[0-9A-Za-z+/_-]{43}=")
 class Commands(TyperGroup):
     """The root of all commands."""
 
-    def main(
-        self,
-        args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        complete_var: str | None = None,
-        standalone_mode: bool = True,
-        windows_expand_args: bool = True,
-        **extra: object,
-    ) -> object:
+    def main(self, *given: object, **named: object) -> object:
         """Run a command, and turn its error into a sentence and an exit code."""
-        given = list(sys.argv[1:] if args is None else args)
-        as_json = JSON_FLAG in given
+        inherited: Callable[..., object] = super().main
+        words = named.get("args", given[0] if given else None)
+        as_json = JSON_FLAG in (words if isinstance(words, Sequence) else sys.argv[1:])
+        is_standalone = named.pop("standalone_mode", True)
         logging.getLogger("counterfoil").addHandler(_SILENCE)
         try:
-            ended = super().main(
-                given, prog_name, complete_var, False, windows_expand_args, **extra
-            )
+            ended = inherited(*given, standalone_mode=False, **named)
         except CounterfoilError as error:
             report(error, as_json=as_json)
             sys.exit(error.exit_code)
         except typer.TyperException as error:
-            report(_as_usage(error, prog_name or "counterfoil"), as_json=as_json)
+            report(_as_usage(error), as_json=as_json)
             sys.exit(error.exit_code)
         except typer.Abort:
             sys.exit(FAILED)
-        if not standalone_mode:
+        if not is_standalone:
             return ended
         sys.exit(ended if isinstance(ended, int) else 0)
 
@@ -54,11 +46,10 @@ _SILENCE = logging.NullHandler()
 """A command says what happened itself; a second voice on standard error confuses."""
 
 
-def _as_usage(error: typer.TyperException, program: str) -> UsageError:
+def _as_usage(error: typer.TyperException) -> UsageError:
     """Return what the framework found wrong with a command line, with no key in it."""
     message = SECRET.sub("…", error.format_message()).strip().rstrip(".")
-    context = getattr(error, "ctx", None)
-    path = context.command_path if isinstance(context, typer.Context) else program
+    path = getattr(getattr(error, "ctx", None), "command_path", "counterfoil")
     return UsageError(message, move=f"see `{path} --help`")
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from counterfoil.cli.options import JsonOption
-from counterfoil.cli.screen import cell, say, show_facts, show_json
+from counterfoil.cli.screen import say, show_facts, show_json
 from counterfoil.compose import init_project, places_of
 from counterfoil.core.errors import ConfigError
 from counterfoil.settings import FILE_NAME, read_settings
@@ -33,35 +33,33 @@ def init(
     project = (folder or Path()).resolve()
     if not project.is_dir():
         raise ConfigError(f"{project} is no folder", move="make the folder first")
-    file = project / FILE_NAME
-    had_file = file.exists()
-    # A folder without settings has no id yet, so nothing of it can be there.
-    before = places_of(project, read_settings(project)) if had_file else None
-    known = (
-        {
-            path
-            for path in (before.store, before.heads, before.keys)
-            if path is not None and path.exists()
-        }
-        if before
-        else set[Path]()
-    )
+    known = _known(project)
     places = init_project(project)
-    named = (
-        ("settings", file, had_file),
-        ("checkpoints", places.store, places.store in known),
-        ("heads", places.heads, places.heads in known),
-        ("keys", places.keys, places.keys in known),
-    )
-    made = [name for name, path, was_there in named if path is not None and not was_there]
+    named = {
+        "settings": project / FILE_NAME,
+        "checkpoints": places.store,
+        "heads": places.heads,
+        "keys": places.keys,
+    }
+    made = [name for name, path in named.items() if path is not None and path not in known]
     if as_json:
-        paths = {name: None if path is None else str(path) for name, path, _ in named}
+        paths = {name: None if path is None else str(path) for name, path in named.items()}
         source = places.key_source.partition(":")[0]
         show_json({"project": str(project), **paths, "key_source": source, "made": made})
         return
     rows: list[tuple[str, object]] = [("project", project)]
-    for name, path, was_there in named:
+    for name, path in named.items():
         where = path or ("in memory" if name != "keys" else "from the environment or a command")
-        rows.append((name, cell(f"{where}{' (kept)' if was_there else ''}")))
+        rows.append((name, f"{where}{' (kept)' if path in known else ''}"))
     show_facts(rows)
-    say("Everything was there; nothing changed." if not made else "The project is ready.")
+    say("The project is ready." if made else "Everything was there; nothing changed.")
+
+
+def _known(project: Path) -> set[Path]:
+    """Return the files that are there; without settings there is no id, so nothing is."""
+    file = project / FILE_NAME
+    if not file.exists():
+        return set()
+    places = places_of(project, read_settings(project))
+    files = (file, places.store, places.heads, places.keys)
+    return {path for path in files if path is not None and path.exists()}

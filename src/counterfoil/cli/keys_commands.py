@@ -7,7 +7,7 @@ import typer
 
 from counterfoil.cli.group import show_help_when_bare
 from counterfoil.cli.options import JsonOption, ProjectOption, placed
-from counterfoil.cli.screen import cell, say, show_json, show_table
+from counterfoil.cli.screen import cell, heading, say, short_time, show_json, show_table
 from counterfoil.core.errors import ConfigError
 from counterfoil.keys import (
     KeyRow,
@@ -71,12 +71,12 @@ def list_keys(project: ProjectOption = None, as_json: JsonOption = False) -> Non
             row.id,
             cell(row.status.value, STYLES[row.status]),
             MEANINGS[row.status],
-            row.created_at[:19].replace("T", " "),
+            short_time(row.created_at),
         )
         for row in ring.rows
     ]
     show_table(("key", "status", "it", "made (UTC)"), rows)
-    say(f"Source: {where}")
+    heading(f"Source: {where}", "")
 
 
 @keys.command("add")

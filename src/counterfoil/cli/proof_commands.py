@@ -186,7 +186,7 @@ def _show_proof(proved: Proved) -> None:
             ("outcome", event.outcome.value),
             ("kind", event.kind or "none"),
             ("key", event.key or "none"),
-            ("time", f"{clock_time(event.at_ms)} UTC"),
+            ("time", clock_time(event.at_ms)),
             ("generation", f"{header.generation}, written {header.written_at}"),
             ("Merkle part", f"fits root {header.trace_root} over {header.trace_size} events"),
             ("signature", signature),

@@ -17,14 +17,16 @@ from counterfoil.cli.options import (
     targets,
     targets_or_records,
 )
-from counterfoil.cli.screen import say, show_facts, show_json
+from counterfoil.cli.screen import heading, say, show_facts, show_json
 from counterfoil.cli.show_command import pending_facts, pending_json
 from counterfoil.core.errors import FrozenError, RefusedError, UnknownRunError
 from counterfoil.core.intent import Pending
 from counterfoil.core.receipt import Receipt
 from counterfoil.core.run import Run
-from counterfoil.core.words import identifier
+from counterfoil.core.words import RunId, identifier
 from counterfoil.engine import control
+from counterfoil.engine.parts import Parts
+from counterfoil.engine.recovery import load_checkpoint
 from counterfoil.engine.session import Session
 from counterfoil.keeper import load_task
 
@@ -104,12 +106,12 @@ def _show_recovered(
         say("Found pending", "bold")
         show_facts(pending_facts(before))
     if receipt is not None:
-        say(f"\nSettled: {outcome}", "bold green")
+        heading(f"Settled: {outcome}", "bold green")
         show_facts(receipt_facts(receipt))
     if run.case is not None:
         show_case(run, run.case)
     stop = f" ({run.reason})" if run.reason else ""
-    say(f"\nThe run is {run.phase.value}{stop}.")
+    heading(f"The run is {run.phase.value}{stop}.")
 
 
 def abort(
@@ -144,6 +146,7 @@ def abort(
     who = identifier(getpass.getuser() if actor is None else actor, "--actor")
     with targets_or_records(project, app) as keeper:
         ended = control.abort(keeper.parts, name, actor=who, reason=reason, wait_ms=wait_ms)
+        recorded = _last_reason(keeper.parts, name)
     if as_json:
         show_json(
             {
@@ -151,8 +154,17 @@ def abort(
                 "phase": ended.phase.value,
                 "reason": ended.reason,
                 "actor": who,
+                "recorded": recorded,
                 "writes": ended.writes,
             }
         )
         return
     say(f"Run {name} is {ended.phase.value}: {ended.reason}.")
+    say(f"Recorded: {recorded}")
+
+
+def _last_reason(parts: Parts, run_id: RunId) -> str:
+    """Return what the trace says last: who aborted, why, and what the target answered."""
+    head = parts.heads.read(run_id)
+    events = load_checkpoint(parts, head).events if head is not None else ()
+    return events[-1].reason if events else ""

@@ -3,7 +3,16 @@
 from collections.abc import Iterator
 
 from counterfoil.cli.options import JsonOption, ProjectOption, records
-from counterfoil.cli.screen import cell, clock_time, duration, moment, say, show_json, show_table
+from counterfoil.cli.screen import (
+    cell,
+    clock_time,
+    duration,
+    moment,
+    say,
+    short_time,
+    show_json,
+    show_table,
+)
 from counterfoil.core import codec
 from counterfoil.core.errors import IntegrityError
 from counterfoil.core.words import Json
@@ -38,7 +47,7 @@ def runs(project: ProjectOption = None, as_json: JsonOption = False) -> None:
             head.run_id,
             cell(head.status, STYLES.get(head.status, "")),
             head.generation,
-            written_at[:19].replace("T", " ") or cell(UNREADABLE, "red"),
+            short_time(written_at) or cell(UNREADABLE, "red"),
             _holding(head, now_ms),
         )
         for head, written_at in found
@@ -90,8 +99,8 @@ def lease_text(head: Head, now_ms: int) -> str:
     name, ends = holder_name(head.owner), clock_time(head.expires_at_ms)
     if is_held(head, now_ms):
         left = duration(head.expires_at_ms - now_ms)
-        return f"{name}, until {ends} UTC (in {left})"
-    return f"over: {name} held it until {ends} UTC"
+        return f"{name}, until {ends} (in {left})"
+    return f"over: {name} held it until {ends}"
 
 
 def _holding(head: Head, now_ms: int) -> str:

@@ -75,6 +75,12 @@ def say(sentence: str, style: str = "") -> None:
     console().print(cell(sentence, style), soft_wrap=not sys.stdout.isatty())
 
 
+def heading(text: str, style: str = "bold") -> None:
+    """Print an empty line and a heading."""
+    show(Text(""))
+    say(text, style)
+
+
 def show_json(value: Json, *, is_error: bool = False, is_line: bool = False) -> None:
     """Print one JSON object; in one line where several follow each other."""
     text = json.dumps(value, indent=None if is_line else INDENT)
@@ -93,16 +99,9 @@ def show_facts(rows: Sequence[tuple[str, object]]) -> None:
     show(grid)
 
 
-def show_table(
-    columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str = ""
-) -> None:
+def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print a table; columns whose name starts with ">" are set to the right."""
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        title=cell(title, "bold") if title else None,
-        title_justify="left",
-        pad_edge=False,
-    )
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for name in columns:
         table.add_column(
             name.removeprefix(">"),
@@ -121,7 +120,12 @@ def moment(at_ms: int) -> str:
 
 def clock_time(at_ms: int) -> str:
     """Return a moment as people read it: UTC, to the second."""
-    return moment(at_ms)[:19].replace("T", " ") if at_ms > 0 else "never"
+    return f"{short_time(moment(at_ms))} UTC" if at_ms > 0 else "at an unknown time"
+
+
+def short_time(written: str) -> str:
+    """Return a moment in RFC 3339 without its fraction and zone, for a column."""
+    return written[:19].replace("T", " ")
 
 
 def duration(ms: int) -> str:

@@ -12,8 +12,9 @@ from counterfoil.cli.runs_command import is_held, lease_facts, lease_text
 from counterfoil.cli.screen import (
     clock_time,
     duration,
+    heading,
     moment,
-    say,
+    short_time,
     show_facts,
     show_json,
     show_table,
@@ -65,11 +66,11 @@ def show(
     show_facts(_facts(view, known, now_ms))
     _show_environments(view.run)
     if view.run.pending is not None:
-        say("\nPending: durable, and not settled", "bold")
+        heading("Pending: durable, and not settled")
         show_facts(pending_facts(view.run.pending))
     if view.run.case is not None:
         show_case(view.run, view.run.case)
-    say(f"\nNext: {next_move(view, now_ms)}.")
+    heading(f"Next: {next_move(view, now_ms)}.")
 
 
 def next_move(view: RunView, now_ms: int) -> str:
@@ -100,7 +101,7 @@ def pending_facts(pending: Pending) -> list[tuple[str, object]]:
         ("level", pending.level.value),
         ("position", pending.position),
         ("sends", f"{pending.sends}, at most"),
-        ("first sent", f"{clock_time(pending.first_sent_at_ms)} UTC, at the earliest"),
+        ("first sent", f"{clock_time(pending.first_sent_at_ms)}, at the earliest"),
         ("intent", pending.digest),
     ]
 
@@ -135,12 +136,13 @@ def _facts(view: RunView, task: Task | None, now_ms: int) -> list[tuple[str, obj
         ("reason", run.reason or "none"),
         ("generation", head.generation),
         ("lease", lease_text(head, now_ms)),
-        ("last commit", f"{view.header.written_at[:19].replace('T', ' ')} UTC"),
+        ("last commit", f"{short_time(view.header.written_at)} UTC"),
         ("proposals", _of(run.spent.proposals, budgets.proposals if budgets else None)),
         ("steps", _of(run.spent.steps, budgets.steps if budgets else None)),
         ("cost", f"{_of(run.spent.cost_micros, budgets.cost_micros if budgets else None)} micros"),
         ("time", _time_text(run, budgets)),
-        ("settled", f"{run.cursor} positions, {run.writes} effects"),
+        ("positions", f"{run.cursor} settled"),
+        ("effects", run.writes),
         ("trace", f"{run.trace_size} events, root {view.header.trace_root[:SHORT_DIGEST]}…"),
     ]
 
@@ -162,9 +164,8 @@ def _show_environments(run: Run) -> None:
         (state.adapter, state.instance, state.generation, state.version, state.account)
         for state in run.environments
     ]
-    show_table(
-        ("adapter", "instance", ">generation", ">version", "account"), rows, title="\nEnvironments"
-    )
+    heading("Environments")
+    show_table(("adapter", "instance", ">generation", ">version", "account"), rows)
 
 
 def _json(view: RunView, task: Task | None, now_ms: int) -> dict[str, Json]:

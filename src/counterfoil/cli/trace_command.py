@@ -21,11 +21,11 @@ from counterfoil.engine.parts import Parts
 FOLLOW_MS = 500
 """Pause between two looks at the head: one row is read, so once or twice a second is cheap."""
 
-NARROW = 120
-"""Columns of a screen below which keys are shortened."""
+NARROW = 140
+"""Columns of a screen below which kind, key and reason share one column."""
 
-SHORT_KEY, WHOLE_KEY = 9, 26
-REASON_MIN = 14
+SHORT_KEY = 12
+"""Characters of a key that tell it from others on a narrow screen; --json has all."""
 
 GOOD = frozenset({Outcome.EXECUTED, Outcome.RECONCILED, Outcome.VERIFIED, Outcome.FINISHED})
 OPEN = frozenset({Outcome.PENDING, Outcome.RESENT, Outcome.NEEDS_REVIEW})
@@ -95,37 +95,44 @@ def _show(events: Sequence[Numbered], *, has_header: bool) -> None:
     """Print rows whose columns are as wide in every batch."""
     is_narrow = console().width < NARROW
     table = Table(
-        box=box.SIMPLE_HEAD if has_header else None,
+        box=box.SIMPLE_HEAD,
         show_header=has_header,
+        show_edge=False,
         pad_edge=False,
         padding=(0, 1, 0, 0),
-        show_edge=False,
     )
-    key_columns = SHORT_KEY if is_narrow else WHOLE_KEY
-    table.add_column("#", justify="right", width=4, no_wrap=True)
+    table.add_column("#", justify="right", width=4)
     table.add_column("time (UTC)", width=14, no_wrap=True)
-    table.add_column("outcome", width=11, overflow="fold")
+    table.add_column("outcome", width=12, overflow="fold")
     table.add_column("prop", justify="right", width=4)
     table.add_column("pos", justify="right", width=3)
-    table.add_column("kind", width=13, overflow="fold")
-    table.add_column("key", width=key_columns, no_wrap=is_narrow, overflow="ellipsis")
-    table.add_column("reason", min_width=REASON_MIN, overflow="fold")
+    if is_narrow:
+        table.add_column("kind, key, reason", overflow="fold")
+    else:
+        table.add_column("kind", width=20, overflow="fold")
+        table.add_column("key", width=52, overflow="fold")
+        table.add_column("reason", overflow="fold")
     for index, event in events:
-        table.add_row(*_cells(index, event))
+        table.add_row(*_first_cells(index, event), *_last_cells(event, is_narrow=is_narrow))
     show(table)
 
 
-def _cells(index: int, event: Event) -> tuple[Text, ...]:
+def _first_cells(index: int, event: Event) -> tuple[Text, ...]:
     return (
         cell(index, "dim"),
         cell(moment(event.at_ms)[5:19].replace("T", " ")),
         cell(event.outcome.value, _style(event.outcome)),
         cell(event.proposal or ""),
         cell(event.position if event.position >= 0 else ""),
-        cell(event.kind),
-        cell(event.key),
-        cell(event.reason),
     )
+
+
+def _last_cells(event: Event, *, is_narrow: bool) -> tuple[Text, ...]:
+    if not is_narrow:
+        return (cell(event.kind), cell(event.key), cell(event.reason))
+    key = event.key if len(event.key) <= SHORT_KEY else f"{event.key[:SHORT_KEY]}…"
+    name = Text(" ").join(part for part in (cell(event.kind), cell(key, "dim")) if part)
+    return (Text("\n").join(part for part in (name, cell(event.reason)) if part),)
 
 
 def _style(outcome: Outcome) -> str:
