@@ -70,7 +70,9 @@ def entries(db: Connection, patterns: tuple[str, ...]) -> dict[str, Entry]:
 
 def spellings(db: Connection, inode: int) -> tuple[str, ...]:
     """Return the paths at which an object was last seen."""
-    rows = db.execute("SELECT path FROM entry WHERE inode = ? ORDER BY path", (_signed(inode),)).fetchall()
+    rows = db.execute(
+        "SELECT path FROM entry WHERE inode = ? ORDER BY path", (_signed(inode),)
+    ).fetchall()
     return tuple(typed(row, tuple[bytes])[0].decode("utf-8", "surrogateescape") for row in rows)
 
 

@@ -9,15 +9,33 @@ import ctypes
 import errno
 import os
 from pathlib import Path
+from typing import ClassVar
 
 NOREPLACE = 1
 EXCHANGE = 2
 """Flags of renameat2."""
 
+AT_EMPTY_PATH = 0x1000
+"""Flag of name_to_handle_at: the descriptor itself."""
+
+HANDLE_BYTES_MAX = 128
+"""MAX_HANDLE_SZ of Linux."""
+
 READ_BYTES = 1024 * 1024
 """How much of a file is held while it is hashed."""
 
+_NO_HANDLES = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM, errno.EINVAL)
+"""What file systems without handles say, and filters of system calls."""
+
 _LIBRARY = ctypes.CDLL(None, use_errno=True)
+
+
+class _Handle(ctypes.Structure):
+    _fields_: ClassVar = [
+        ("size", ctypes.c_uint),
+        ("kind", ctypes.c_int),
+        ("content", ctypes.c_ubyte * HANDLE_BYTES_MAX),
+    ]
 
 
 class Disk:
@@ -68,6 +86,31 @@ class Disk:
         """Return what an open file is."""
         return os.fstat(descriptor)
 
+    def serial(self, folder: int, name: str) -> str | None:
+        """Return what the file system never gives to another object, or None for no object.
+
+        An inode number is given again as soon as its file is gone; a file handle is not.
+        Where there are no handles, the number must do.
+        """
+        try:
+            return _handle(folder, os.fsencode(name), 0)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            if error.errno not in _NO_HANDLES:
+                raise
+        status = self.stat(folder, name)
+        return None if status is None else f"inode-{status.st_ino}"
+
+    def serial_of(self, descriptor: int) -> str:
+        """Return the same of an open file or folder."""
+        try:
+            return _handle(descriptor, b"", AT_EMPTY_PATH)
+        except OSError as error:
+            if error.errno not in _NO_HANDLES:
+                raise
+        return f"inode-{self.status(descriptor).st_ino}"
+
     def read_link(self, folder: int, name: str) -> str:
         """Return the target of a symbolic link, as text."""
         return os.readlink(name, dir_fd=folder)
@@ -111,3 +154,16 @@ def _rename(folder: int, name: bytes, other_folder: int, other: bytes, flags: in
     if renameat2(folder, name, other_folder, other, ctypes.c_uint(flags)) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), os.fsdecode(other))
+
+
+def _handle(folder: int, name: bytes, flags: int) -> str:
+    try:
+        name_to_handle_at = _LIBRARY.name_to_handle_at
+    except AttributeError as error:
+        raise OSError(errno.ENOSYS, "this C library has no name_to_handle_at") from error
+    handle = _Handle(size=HANDLE_BYTES_MAX)
+    mount = ctypes.c_int()
+    if name_to_handle_at(folder, name, ctypes.byref(handle), ctypes.byref(mount), flags) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), os.fsdecode(name))
+    return f"{handle.kind:x}-{bytes(handle.content[: handle.size]).hex()}"

@@ -1,7 +1,7 @@
 """From a checked action to a plan: look, compare, and write the spare file.
 
 Everything that can fail without an effect fails here. A plan that comes out of this
-module names real objects by inode and content, and its spare file is durable.
+module names real objects and their content, and its spare file is durable.
 """
 
 import os
@@ -126,11 +126,11 @@ def _write(draft: Draft) -> Generator[Plan]:
     with spot(draft.disk, draft.root, path, make=True) as place:
         if place is None:
             raise FileNotFoundError(path)
-        folder = draft.disk.status(place.folder).st_ino
+        folder = draft.disk.serial_of(place.folder)
         spare = Spot(folder=place.folder, name=name("new").rpartition("/")[2])
         witness = Spot(folder=place.folder, name=name("own").rpartition("/")[2])
         try:
-            status = _make_spare(draft.disk, spare, content, target.found)
+            status, number = _make_spare(draft.disk, spare, content, target.found)
             if target.found is None:
                 _link(draft.disk, spare, witness)
             yield _plan(
@@ -142,7 +142,7 @@ def _write(draft: Draft) -> Generator[Plan]:
                 spare=name("new"),
                 witness=name("own") if target.found is None else "",
                 folder=folder,
-                mover=Identity(inode=status.st_ino, sha256=digest(content)),
+                mover=Identity(serial=number, sha256=digest(content)),
                 displaced=_identity(target.found),
                 result={
                     "path": path,
@@ -160,7 +160,9 @@ def _write(draft: Draft) -> Generator[Plan]:
             raise
 
 
-def _make_spare(disk: Disk, spare: Spot, content: bytes, like: Found | None) -> os.stat_result:
+def _make_spare(
+    disk: Disk, spare: Spot, content: bytes, like: Found | None
+) -> tuple[os.stat_result, str]:
     mode = MODE_NEW if like is None else MODE_SPARE
     descriptor = _create(disk, spare, mode)
     try:
@@ -168,7 +170,7 @@ def _make_spare(disk: Disk, spare: Spot, content: bytes, like: Found | None) -> 
         if like is not None:
             _hand_on(disk, descriptor, like, spare)
         disk.sync(descriptor)
-        return disk.status(descriptor)
+        return disk.status(descriptor), disk.serial_of(descriptor)
     finally:
         os.close(descriptor)
 
@@ -273,7 +275,7 @@ def _plan(
     form: Form,
     left: str,
     right: str,
-    folder: int,
+    folder: str,
     mover: Identity,
     result: Json,
     spare: str = "",
@@ -310,15 +312,15 @@ def _reserved(draft: Draft, path: str, sequence: int, suffix: str) -> str:
     return f"{folder}{slash}{draft.prefix}{sequence}.{suffix}"
 
 
-def _folder(draft: Draft, path: str) -> int:
+def _folder(draft: Draft, path: str) -> str:
     with spot(draft.disk, draft.root, path) as place:
         if place is None:
             raise FileNotFoundError(path)
-        return draft.disk.status(place.folder).st_ino
+        return draft.disk.serial_of(place.folder)
 
 
 def _known(found: Found) -> Identity:
-    return Identity(inode=found.entry.inode, sha256=found.entry.sha256)
+    return Identity(serial=found.serial, sha256=found.entry.sha256)
 
 
 def _identity(found: Found | None) -> Identity | None:

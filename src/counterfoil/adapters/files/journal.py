@@ -154,9 +154,13 @@ def receipt(db: Connection, key: Key) -> Receipt | None:
 
 
 def next_sequence(db: Connection) -> int:
-    """Return the number of the receipt to come."""
-    row = db.execute("SELECT coalesce(max(sequence), 0) + 1 FROM receipt").fetchone()
-    return typed(row, tuple[int])[0]
+    """Return the number of the change to come: above every receipt, and above the last plan.
+
+    Reserved names carry it, so clearing what one plan left never meets another's files.
+    """
+    row = db.execute("SELECT coalesce(max(sequence), 0) FROM receipt").fetchone()
+    last = plan(db)
+    return max(typed(row, tuple[int])[0], 0 if last is None else last[1].sequence) + 1
 
 
 def add_receipt(db: Connection, sequence: int, added: Receipt) -> None:

@@ -35,6 +35,7 @@ class Found:
 
     Attributes:
         entry: What it is and holds.
+        serial: Which object it is.
         mode: Its permissions.
         user: Its owner.
         group: Its group.
@@ -43,6 +44,7 @@ class Found:
     """
 
     entry: Entry
+    serial: str
     mode: int
     user: int
     group: int
@@ -109,10 +111,9 @@ def open_folder(disk: Disk, folder: int, part: str, path: str) -> int:
         raise
 
 
-def inode(disk: Disk, place: Spot | None) -> int | None:
-    """Return the inode at a place, or None where there is nothing."""
-    status = None if place is None else disk.stat(place.folder, place.name)
-    return None if status is None else status.st_ino
+def serial(disk: Disk, place: Spot | None) -> str | None:
+    """Return which object is at a place, or None where there is nothing."""
+    return None if place is None else disk.serial(place.folder, place.name)
 
 
 def identity(disk: Disk, place: Spot) -> Identity | None:
@@ -120,10 +121,11 @@ def identity(disk: Disk, place: Spot) -> Identity | None:
     status = disk.stat(place.folder, place.name)
     if status is None:
         return None
-    entry = look(disk, place, status, None).entry if stat.S_ISREG(status.st_mode) else None
-    if entry is None:
-        return Identity(inode=status.st_ino, sha256="")
-    return Identity(inode=entry.inode, sha256=entry.sha256)
+    if stat.S_ISREG(status.st_mode):
+        found = look(disk, place, status, None)
+        return Identity(serial=found.serial, sha256=found.entry.sha256)
+    other = disk.serial(place.folder, place.name)
+    return None if other is None else Identity(serial=other, sha256="")
 
 
 def examine(disk: Disk, place: Spot, path: str, *, bytes_max: int = 0) -> Found | None:
@@ -173,12 +175,14 @@ def look(disk: Disk, place: Spot, status: os.stat_result, bytes_max: int | None)
             if keep:
                 kept += piece
         after = disk.status(descriptor)
+        number = disk.serial_of(descriptor)
     finally:
         os.close(descriptor)
     if _figures(before) != _figures(after) or before.st_ino != status.st_ino:
         raise BlockingIOError(errno.EAGAIN, "the file changed while it was read", place.name)
     return Found(
         entry=entry_of(after, FILE, hasher.hexdigest()),
+        serial=number,
         mode=stat.S_IMODE(after.st_mode),
         user=after.st_uid,
         group=after.st_gid,

@@ -1,7 +1,7 @@
 """A prepared change, and how to tell afterwards whether it happened.
 
 Every change is one atomic rename of what stands at `left` to `right`, which is free,
-or an exchange of the two. The plan, made durable first, names the inodes, so whoever
+or an exchange of the two. The plan, made durable first, names the objects, so whoever
 comes after a kill decides by looking at both places. Nothing here touches a file.
 
     form       left             right         the rename
@@ -32,9 +32,14 @@ class Form(StrEnum):
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which object, with which content; the digest is empty for what is no file."""
+    """Which object, with which content.
 
-    inode: int
+    Attributes:
+        serial: What the file system never gives to another object.
+        sha256: Digest of the content; empty for what is no file.
+    """
+
+    serial: str
     sha256: str
 
 
@@ -58,7 +63,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         spare: Reserved path of what is left over; empty where nothing is.
         witness: Reserved path of a second name of a created file, by which it is known
             to live when both others are gone; empty for other forms.
-        folder: Inode of the folder that `right` is in.
+        folder: Serial of the folder that `right` is in.
         mover: What moves from left to right.
         displaced: What `right` held before; None where it was free.
         result: Result of the receipt to come.
@@ -79,7 +84,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     right: str
     spare: str = ""
     witness: str = ""
-    folder: int
+    folder: str
     mover: Identity
     displaced: Identity | None = None
     result: Json = None
@@ -92,7 +97,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Seen:
-    """Inodes at the places of a plan, None where there is nothing.
+    """Serials at the places of a plan, None where there is nothing.
 
     Attributes:
         left: At the plan's left.
@@ -102,10 +107,10 @@ class Seen:
         is_same_folder: Whether the folder of `right` is the one of the plan.
     """
 
-    left: int | None
-    right: int | None
-    spare: int | None
-    witness: int | None
+    left: str | None
+    right: str | None
+    spare: str | None
+    witness: str | None
     is_same_folder: bool
 
 
@@ -123,7 +128,7 @@ def decide(plan: Plan, seen: Seen) -> Finding:
     `DISTURBED` needs another program that changed the same places inside the window of
     a crash. Nothing of ours is left then; the key must not be used again.
     """
-    mover = plan.mover.inode
+    mover = plan.mover.serial
     if seen.right == mover:
         return Finding.AFTER
     if seen.left == mover:
@@ -136,7 +141,7 @@ def decide(plan: Plan, seen: Seen) -> Finding:
 def _has_happened(plan: Plan, seen: Seen) -> bool:
     match plan.form:
         case Form.CREATE:
-            return seen.witness == plan.mover.inode
+            return seen.witness == plan.mover.serial
         case Form.REPLACE | Form.MOVE_OVER:
             return _displaced(plan) in (seen.left, seen.spare)
         case Form.DELETE:
@@ -156,8 +161,8 @@ def _is_intact(plan: Plan, seen: Seen) -> bool:
             return False
 
 
-def _displaced(plan: Plan) -> int | None:
-    return None if plan.displaced is None else plan.displaced.inode
+def _displaced(plan: Plan) -> str | None:
+    return None if plan.displaced is None else plan.displaced.serial
 
 
 def path_digests(plan: Plan) -> dict[str, str | None]:
@@ -171,18 +176,18 @@ def path_digests(plan: Plan) -> dict[str, str | None]:
             return {plan.left: None, plan.right: plan.mover.sha256}
 
 
-def doomed(plan: Plan, *, is_done: bool) -> int | None:
-    """Return the inode that may be removed from the reserved paths of a decided plan.
+def doomed(plan: Plan, *, is_done: bool) -> str | None:
+    """Return the serial of what may be removed from the reserved paths of a decided plan.
 
     Anything else that stands there came from another program, and is kept.
     """
     displaced = _displaced(plan)
     match plan.form:
         case Form.CREATE:
-            return plan.mover.inode
+            return plan.mover.serial
         case Form.REPLACE:
-            return displaced if is_done else plan.mover.inode
+            return displaced if is_done else plan.mover.serial
         case Form.DELETE:
-            return plan.mover.inode if is_done else None
+            return plan.mover.serial if is_done else None
         case Form.MOVE | Form.MOVE_OVER:
             return displaced if is_done else None

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from counterfoil.adapters.files import catalog, journal, kinds
 from counterfoil.adapters.files.driver import transaction, translated
 from counterfoil.adapters.files.journal import PlanState
-from counterfoil.adapters.files.look import entry_of, spot
+from counterfoil.adapters.files.look import entry_of, serial, spot
 from counterfoil.adapters.files.plan import Finding, Plan, path_digests
 from counterfoil.adapters.files.realm import FILE, Entry
 from counterfoil.adapters.files.site import Site, instance
@@ -116,18 +116,20 @@ def _finish(site: Site, plan: Plan) -> Receipt:
 
 def _entry(site: Site, plan: Plan, sha256: str) -> Entry:
     """Return what stands at the right place; if others were quicker, what we put there."""
+    status = None
     try:
         with spot(site.disk, site.root, plan.right) as place:
-            status = None if place is None else site.disk.stat(place.folder, place.name)
+            if place is not None and serial(site.disk, place) == plan.mover.serial:
+                status = site.disk.stat(place.folder, place.name)
     except PermissionDeniedError:
         status = None
-    if status is not None and status.st_ino == plan.mover.inode:
+    if status is not None:
         return entry_of(status, FILE, sha256)
     return Entry(
         kind=FILE,
         sha256=sha256,
         dev=0,
-        inode=plan.mover.inode,
+        inode=0,
         size=0,
         mtime_ns=0,
         ctime_ns=0,

@@ -1,12 +1,11 @@
 """Opening: the root, the journal beside it, and whether they still belong together.
 
-The instance is random and lives in the journal. It is bound to the very folder: its
-number on its file system, the file system's own number, and the generation that the
-kernel gives a number used again. A folder that was made anew, restored or copied is
-another instance, even under the same path.
+The instance is random and lives in the journal. It is bound to the very folder: the
+number of its file system, and the folder's serial there, which no other folder ever gets.
+A folder that was made anew, restored or copied is another instance, even under the
+same path.
 """
 
-import fcntl
 import os
 import secrets
 import stat
@@ -30,9 +29,6 @@ TAG_CHARS = 12
 
 INSTANCE = "instance"
 ROOT = "root"
-
-_GET_GENERATION = 0x80087601
-"""FS_IOC_GETVERSION, see ioctl_list(2)."""
 
 _PROBES = (f"{RESERVED_START}-probe-a", f"{RESERVED_START}-probe-b")
 
@@ -187,20 +183,10 @@ def _bind(site: Site) -> None:
 
 def _root_identity(site: Site) -> str:
     try:
-        number = site.disk.status(site.root).st_ino
         system = os.fstatvfs(site.root).f_fsid
+        return f"{system:x}:{site.disk.serial_of(site.root)}"
     except OSError as error:
         raise UnavailableError(f"the root {site.path} cannot be read ({name_of(error)})") from error
-    return f"{system:x}:{number}:{_generation(site.root)}"
-
-
-def _generation(descriptor: int) -> str:
-    answer = bytearray(8)
-    try:
-        fcntl.ioctl(descriptor, _GET_GENERATION, answer)
-    except OSError:
-        return "none"
-    return answer.hex()
 
 
 def _probe(disk: Disk, folder: int) -> None:

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from counterfoil.adapters.files.disk import EXCHANGE, NOREPLACE, Disk
-from counterfoil.adapters.files.look import Spot, identity, inode, spot
+from counterfoil.adapters.files.look import Spot, identity, serial, spot
 from counterfoil.adapters.files.plan import Finding, Form, Plan, Seen, decide, doomed
 from counterfoil.core.errors import (
     PermissionDeniedError,
@@ -71,8 +71,8 @@ def rename(disk: Disk, root: int, plan: Plan) -> None:
     """
     with places(disk, root, plan) as here:
         seen = _seen(disk, plan, here)
-        displaced = None if plan.displaced is None else plan.displaced.inode
-        as_planned = (plan.mover.inode, displaced, True)
+        displaced = None if plan.displaced is None else plan.displaced.serial
+        as_planned = (plan.mover.serial, displaced, True)
         if (seen.left, seen.right, seen.is_same_folder) == as_planned and here.left and here.right:
             try:
                 _rename(disk, here.left, here.right, EXCHANGE if plan.is_exchange else NOREPLACE)
@@ -112,12 +112,12 @@ def settle(disk: Disk, root: int, plan: Plan) -> Finding:
 
 
 def _seen(disk: Disk, plan: Plan, here: Places) -> Seen:
-    folder = None if here.right is None else disk.status(here.right.folder).st_ino
+    folder = None if here.right is None else disk.serial_of(here.right.folder)
     return Seen(
-        left=inode(disk, here.left),
-        right=inode(disk, here.right),
-        spare=inode(disk, here.spare),
-        witness=inode(disk, here.witness),
+        left=serial(disk, here.left),
+        right=serial(disk, here.right),
+        spare=serial(disk, here.spare),
+        witness=serial(disk, here.witness),
         is_same_folder=folder == plan.folder,
     )
 
@@ -126,7 +126,7 @@ def _is_whole(disk: Disk, plan: Plan, here: Places) -> bool:
     """Return whether the rename moved exactly what the plan says."""
     if plan.form is Form.CREATE:
         return True
-    if inode(disk, here.right) == plan.mover.inode or plan.form is Form.DELETE:
+    if serial(disk, here.right) == plan.mover.serial or plan.form is Form.DELETE:
         moved = None if here.right is None else identity(disk, here.right)
         if plan.form is not Form.REPLACE and moved != plan.mover:
             return False
@@ -139,7 +139,7 @@ def _taken_out(disk: Disk, plan: Plan, here: Places) -> str | None:
     for place in (here.spare, here.left):
         found = None if place is None else identity(disk, place)
         if found is not None and plan.displaced is not None:
-            return found.sha256 if found.inode == plan.displaced.inode else None
+            return found.sha256 if found.serial == plan.displaced.serial else None
     return None
 
 
@@ -155,20 +155,20 @@ def _given_back(disk: Disk, plan: Plan, here: Places) -> Finding:
     except FileExistsError:
         return Finding.DISTURBED
     _sync(disk, here)
-    if plan.is_exchange and inode(disk, here.left) != plan.mover.inode:
+    if plan.is_exchange and serial(disk, here.left) != plan.mover.serial:
         return Finding.DISTURBED
     return Finding.BEFORE
 
 
 def _exchange_back(disk: Disk, plan: Plan, left: Spot, right: Spot, spare: Spot | None) -> None:
     """Exchange until what comes out is what was put in: then nobody came between."""
-    if plan.form is Form.MOVE_OVER and spare is not None and inode(disk, spare) is not None:
+    if plan.form is Form.MOVE_OVER and spare is not None and serial(disk, spare) is not None:
         _rename(disk, spare, left, NOREPLACE)
-    last_put: int | None = plan.mover.inode
+    last_put: str | None = plan.mover.serial
     for _ in range(TURNS_MAX):
-        putting = inode(disk, left)
+        putting = serial(disk, left)
         _rename(disk, left, right, EXCHANGE)
-        if inode(disk, left) == last_put:
+        if serial(disk, left) == last_put:
             return
         last_put = putting
     raise UnavailableError(f"{plan.right!r:.200} keeps being changed by other programs")
@@ -180,10 +180,10 @@ def _set_aside(disk: Disk, plan: Plan, here: Places) -> None:
         return
     if here.left is None or here.spare is None:
         return
-    if inode(disk, here.left) != plan.displaced.inode:
+    if serial(disk, here.left) != plan.displaced.serial:
         return
     _rename(disk, here.left, here.spare, NOREPLACE)
-    if inode(disk, here.spare) != plan.displaced.inode:
+    if serial(disk, here.spare) != plan.displaced.serial:
         _rename(disk, here.spare, here.left, NOREPLACE)
 
 
@@ -193,14 +193,14 @@ def _rename(disk: Disk, one: Spot, other: Spot, flags: int) -> None:
 
 def _sync(disk: Disk, here: Places) -> None:
     """Make the names durable in every folder that the rename touched."""
-    synced: set[int] = set()
+    synced: set[str] = set()
     for place in (here.right, here.left):
         if place is None:
             continue
-        number = disk.status(place.folder).st_ino
-        if number not in synced:
+        folder = disk.serial_of(place.folder)
+        if folder not in synced:
             disk.sync(place.folder)
-            synced.add(number)
+            synced.add(folder)
 
 
 def sweep(disk: Disk, root: int, plan: Plan, *, is_done: bool) -> None:
@@ -212,7 +212,7 @@ def sweep(disk: Disk, root: int, plan: Plan, *, is_done: bool) -> None:
     ours = doomed(plan, is_done=is_done)
     with places(disk, root, plan) as here:
         for place in (here.spare, here.witness):
-            found = inode(disk, place)
+            found = serial(disk, place)
             if place is None or found is None:
                 continue
             if found == ours:
