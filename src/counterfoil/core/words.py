@@ -4,6 +4,7 @@ One word, one meaning: docs/glossary.md. Doors for text from outside live here
 too, so that an identifier is judged alike wherever it comes in.
 """
 
+import re
 from enum import StrEnum
 from typing import Any, NewType, TypeAlias
 
@@ -19,6 +20,10 @@ IntentDigest = NewType("IntentDigest", str)
 
 Json: TypeAlias = Any
 """A JSON value: the one place where the checker gives up on a type."""
+
+
+_POSITION = re.compile(r"@-?[0-9]+")
+"""What `trace.position_name` returns: keys and positions share one index."""
 
 
 class Risk(StrEnum):
@@ -65,9 +70,13 @@ def idempotency_key(text: object, field: str = "key") -> Key:
     """Return `text` if it can be an idempotency key, at every door alike.
 
     Raises:
-        ContractError: As `identifier`, with `KEY_CHARS_MAX` characters.
+        ContractError: As `identifier`, with `KEY_CHARS_MAX` characters; or it reads as a
+            position of the plan, such as "@3".
     """
-    return Key(_name(text, field, KEY_CHARS_MAX))
+    key = _name(text, field, KEY_CHARS_MAX)
+    if _POSITION.fullmatch(key):
+        raise ContractError(f"{field} {key} is the name of a position, take another one")
+    return Key(key)
 
 
 def free_text(text: object, field: str) -> str:

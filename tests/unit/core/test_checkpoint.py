@@ -456,7 +456,7 @@ def test_arguments_that_no_intent_can_have_are_refused_by_name(arguments: str) -
 )
 def test_a_number_in_a_checkpoint_has_the_one_form_that_we_write(spelling: bytes) -> None:
     state = ROW.state.replace(b'"writes":0,', b'"writes":%b,' % spelling)
-    with pytest.raises(FormatError, match="one form|got `float`"):
+    with pytest.raises(FormatError, match=r"one form|got `float`"):
         opened(signed_anew(replace(ROW, state=state)))
 
 
