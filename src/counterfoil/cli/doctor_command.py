@@ -3,10 +3,10 @@
 import typer
 
 from counterfoil.cli.checks import Line, State, all_lines
-from counterfoil.cli.options import JsonOption, ProjectOption, placed
+from counterfoil.cli.options import JsonOption, ProjectOption, no_project, placed
 from counterfoil.cli.screen import cell, heading, show_json, show_table
 from counterfoil.compose import is_set_up
-from counterfoil.core.errors import ConfigError, IntegrityError, UsageError
+from counterfoil.core.errors import IntegrityError, UsageError
 from counterfoil.engine.clock import SystemClock
 
 STYLES = {State.OK: "green", State.WARN: "yellow", State.FAIL: "bold red"}
@@ -23,10 +23,7 @@ def doctor(project: ProjectOption = None, as_json: JsonOption = False) -> None:
     """
     _, places = placed(project)
     if not is_set_up(places):
-        raise ConfigError(
-            f"there is no project at {places.project}",
-            move="run `counterfoil init` there, or name its folder with --project",
-        )
+        raise no_project(places.project)
     lines = list(all_lines(places, SystemClock()))
     failures = [line for line in lines if line.state is State.FAIL]
     if as_json:

@@ -17,7 +17,7 @@ from counterfoil.compose import (
 from counterfoil.core.errors import ConfigError, UnavailableError, UsageError
 from counterfoil.core.words import RunId, identifier
 from counterfoil.keeper import Keeper
-from counterfoil.settings import find_project, read_settings
+from counterfoil.settings import FILE_NAME, FOLDER_NAME, find_project, read_settings
 
 ProjectOption = Annotated[
     Path | None,
@@ -86,7 +86,25 @@ def placed(project: Path | None) -> tuple[Settings, Places]:
     """
     folder = folder_of(project)
     settings = read_settings(folder)
-    return settings, places_of(folder, settings)
+    try:
+        return settings, places_of(folder, settings)
+    except ConfigError as error:
+        if is_marked(folder):
+            raise
+        raise no_project(folder) from error
+
+
+def is_marked(folder: Path) -> bool:
+    """Return whether a folder itself says that it is a project."""
+    return (folder / FILE_NAME).is_file() or (folder / FOLDER_NAME).is_dir()
+
+
+def no_project(folder: Path) -> ConfigError:
+    """Return what is said where nothing was set up."""
+    return ConfigError(
+        f"there is no project at {folder}",
+        move="run `counterfoil init` there, or name its folder with --project",
+    )
 
 
 def records(project: Path | None) -> Keeper:
@@ -96,7 +114,8 @@ def records(project: Path | None) -> Keeper:
         ConfigError: There is no project, or one that cannot be used as it is.
         IntegrityError: A store or register is missing or damaged.
     """
-    return open_records(folder_of(project))
+    _, places = placed(project)
+    return open_records(places.project)
 
 
 def targets(project: Path | None, app: str | None) -> Keeper:
@@ -108,7 +127,7 @@ def targets(project: Path | None, app: str | None) -> Keeper:
     """
     settings, places = placed(project)
     if not is_set_up(places):
-        records(project).close()
+        raise no_project(places.project)
     _import(places, settings, app)
     return open_keeper(places.project)
 

@@ -14,6 +14,8 @@ from counterfoil.cli.options import (
     JsonOption,
     ProjectOption,
     RunArgument,
+    folder_of,
+    is_marked,
     placed,
     records,
     run_of,
@@ -167,7 +169,9 @@ def _proof_bytes(file: Path) -> bytes:
 
 
 def _verifiers(project: Path | None) -> Mapping[str, Verifier] | None:
-    """Return the project's keys; None where there is no key file."""
+    """Return the project's keys; None where there is no project, or no key file."""
+    if not is_marked(folder_of(project)):
+        return None
     _, places = placed(project)
     if places.keys is not None and not places.keys.exists():
         return None
