@@ -19,14 +19,14 @@ from counterfoil.cli.options import (
 )
 from counterfoil.cli.screen import heading, say, show_facts, show_json
 from counterfoil.cli.show_command import pending_facts, pending_json
-from counterfoil.core.errors import FrozenError, RefusedError, UnknownRunError
+from counterfoil.core.errors import FrozenError, RefusedError
 from counterfoil.core.intent import Pending
 from counterfoil.core.receipt import Receipt
 from counterfoil.core.run import Run
 from counterfoil.core.words import RunId, identifier
 from counterfoil.engine import control
 from counterfoil.engine.parts import Parts
-from counterfoil.engine.recovery import load_checkpoint
+from counterfoil.engine.recovery import known_head, load_checkpoint
 from counterfoil.engine.session import Session
 from counterfoil.keeper import load_task
 
@@ -57,8 +57,7 @@ def recover(
     name = run_of(run)
     given = load_task(task)
     with targets(project, app) as keeper:
-        if keeper.parts.heads.read(name) is None:
-            raise UnknownRunError("the register has no such run", name)
+        known_head(keeper.parts, name)  # opening a run that does not exist would create it
         with keeper.run(given, name, wait_ms=wait_ms) as session:
             before = session.state.pending
             outcome, receipt, refusal = _settled(session)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from counterfoil.core import codec
-from counterfoil.core.errors import TerminalError, UnknownRunError
+from counterfoil.core.errors import TerminalError
 from counterfoil.core.inputs import Aborted, Rules
 from counterfoil.core.intent import Pending
 from counterfoil.core.machine import apply
@@ -20,7 +20,7 @@ from counterfoil.core.words import RunId, free_text
 from counterfoil.engine import acting
 from counterfoil.engine.ledger import Ledger
 from counterfoil.engine.parts import Parts
-from counterfoil.engine.recovery import check_freshness, load_checkpoint, take_lease
+from counterfoil.engine.recovery import check_freshness, known_head, load_checkpoint, take_lease
 from counterfoil.ports import Head
 
 RUNS_PAGE = 200
@@ -45,12 +45,10 @@ def show(parts: Parts, run_id: RunId) -> RunView:
     """Return one run, verified as recovery verifies it, without taking its lease.
 
     Raises:
-        UnknownRunError: The register has no such run.
+        UnknownRunError: There is no such run.
         IntegrityError: What the store holds cannot be believed.
     """
-    head = parts.heads.read(run_id)
-    if head is None:
-        raise UnknownRunError("the register has no such run", run_id)
+    head = known_head(parts, run_id)
     found = load_checkpoint(parts, head)
     return RunView(head=head, header=found.header, run=found.run)
 
@@ -69,14 +67,12 @@ def abort(parts: Parts, run_id: RunId, *, actor: str, reason: str, wait_ms: int 
         wait_ms: How long to wait for a worker that holds the run.
 
     Raises:
-        UnknownRunError: The register has no such run.
+        UnknownRunError: There is no such run.
         TerminalError: It has ended.
         LeaseLostError: A worker holds it.
     """
     free_text(reason, "reason")
-    head = parts.heads.read(run_id)
-    if head is None:
-        raise UnknownRunError("the register has no such run", run_id)
+    head = known_head(parts, run_id)
     if head.status == "terminal":
         raise TerminalError("the run has ended", run_id)
     held, lease = take_lease(parts, head, wait_ms=wait_ms)

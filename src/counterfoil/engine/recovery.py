@@ -21,6 +21,7 @@ from counterfoil.core.errors import (
     RollbackError,
     StaleHeadError,
     UnknownOutcomeError,
+    UnknownRunError,
 )
 from counterfoil.core.intent import EnvironmentState
 from counterfoil.core.machine import opened
@@ -105,6 +106,25 @@ def open_run(parts: Parts, task: Task, run_id: RunId, *, wait_ms: int = 0) -> Op
         raise
 
 
+def known_head(parts: Parts, run_id: RunId) -> Head:
+    """Return the head of a run that exists.
+
+    Raises:
+        UnknownRunError: There is no such run.
+        HeadMissingError: The store holds checkpoints of it, and the register no head.
+    """
+    head = parts.heads.read(run_id)
+    if head is None:
+        _refuse_headless(parts, run_id)
+        raise UnknownRunError("the register has no such run", run_id)
+    return head
+
+
+def _refuse_headless(parts: Parts, run_id: RunId) -> None:
+    if any(_genuine(parts, row) for row in parts.store.trace(run_id, 0, BEYOND_PAGE)):
+        raise HeadMissingError("the store holds checkpoints and the register no head", run_id)
+
+
 def _present(parts: Parts, run_id: RunId) -> Head:
     head = parts.heads.read(run_id)
     if head is None:
@@ -114,8 +134,7 @@ def _present(parts: Parts, run_id: RunId) -> Head:
 
 def _create(parts: Parts, task: Task, run_id: RunId) -> Opening | None:
     """Create a run; None when another worker was faster."""
-    if any(_genuine(parts, row) for row in parts.store.trace(run_id, 0, BEYOND_PAGE)):
-        raise HeadMissingError("the store holds checkpoints and the register no head", run_id)
+    _refuse_headless(parts, run_id)
     now_ms = parts.clock.now_ms()
     states = [_first_look(parts, task, name) for name in adapters_of(parts, task)]
     run = Run(
