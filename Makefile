@@ -16,6 +16,9 @@ WORKERS ?= auto
 LOCK_VENV := .cache/lock-venv
 UV_VERSION := 0.13.9
 
+# What crash tests need of the system: command=package.
+TEST_PACKAGES := strace=strace
+
 .PHONY: help setup demo test check bench lock clean
 
 help:
@@ -49,6 +52,7 @@ check: setup
 # The last line sets the variable as well as the flag: test processes that pytest-xdist starts
 # inherit only the variable, and so do the workers that crash tests start.
 test: check
+	@bash scripts/install-packages $(TEST_PACKAGES)
 	$(BIN)/python -m pytest -n $(WORKERS) --ignore=tests/house
 	PYTHONOPTIMIZE=1 $(BIN)/python -O -m pytest -n $(WORKERS) --ignore=tests/house -k acc-
 
