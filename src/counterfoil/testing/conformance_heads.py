@@ -1,0 +1,58 @@
+"""What every head register must keep: clauses as plain functions.
+
+Give each a fresh `HeadBench`. A clause that returns is kept. One that is broken raises
+`ConformanceError` with the sentence, or lets an error of the register through where
+there should be none.
+"""
+
+from collections.abc import Callable
+
+from counterfoil.testing import head_commits as commits
+from counterfoil.testing import head_leases as leases
+from counterfoil.testing import head_lists as lists
+from counterfoil.testing.store_bench import HeadBench
+
+HEAD_CLAUSES: tuple[Callable[[HeadBench], None], ...] = (
+    leases.a_created_head_is_held_at_generation_0,
+    leases.creating_twice_is_refused,
+    leases.nothing_is_read_before_it_is_created,
+    leases.a_wiped_register_does_not_make_a_run_look_new,
+    leases.a_standing_lease_is_not_taken,
+    leases.an_expired_lease_is_taken,
+    leases.a_released_lease_is_taken_at_once,
+    leases.a_lease_is_taken_once,
+    leases.a_lease_is_not_taken_from_an_old_head,
+    leases.one_of_many_takes_the_lease,
+    leases.one_of_many_creates_the_head,
+    leases.renewing_extends_the_lease,
+    leases.renewing_never_shortens,
+    leases.a_lease_of_another_nonce_or_version_is_not_renewed,
+    leases.an_ended_lease_is_not_renewed,
+    leases.releasing_a_lost_lease_does_nothing,
+    leases.a_lease_nobody_could_hold_is_refused,
+    commits.an_advance_moves_the_head_one_generation_on,
+    commits.an_advance_whose_answer_was_lost_is_not_made_twice,
+    commits.an_advance_from_another_head_is_refused,
+    commits.refuses_a_superseded_lease,
+    commits.refuses_an_equal_lease_version_with_another_nonce,
+    commits.an_expired_lease_cannot_commit,
+    commits.a_lease_commits_until_its_last_millisecond,
+    commits.a_released_lease_cannot_commit,
+    commits.an_advance_never_shortens_the_lease,
+    commits.renewing_and_committing_do_not_conflict,
+    commits.a_batch_moves_every_head,
+    commits.a_batch_is_all_or_none,
+    commits.a_batch_can_move_one_head_twice,
+    commits.one_of_many_commits,
+    commits.threads_that_share_a_connection_lose_nothing,
+    commits.a_status_nobody_knows_is_refused,
+    lists.a_second_connection_reads_every_write,
+    lists.what_is_free_and_active_is_claimable,
+    lists.a_claimed_head_can_be_taken_as_it_is,
+    lists.heads_are_listed_in_order_and_in_pages,
+    lists.odd_identifiers_come_back_as_they_are,
+    lists.every_head_names_one_incarnation,
+    lists.a_clock_set_back_revives_no_lease,
+    lists.a_clock_set_back_does_not_lengthen_a_lease,
+    lists.closing_twice_is_closing_once,
+)

@@ -1,0 +1,102 @@
+"""Inboxes that each break one promise: they test the clauses."""
+
+from counterfoil.core.words import RunId
+from counterfoil.ports import Inbox
+
+MANY = 1_000
+"""More statements than any clause puts."""
+
+
+class Passing:
+    """Hands every call on to a good inbox; breaks nothing.
+
+    Attributes:
+        inner: The good inbox.
+    """
+
+    def __init__(self, inner: Inbox) -> None:
+        self.inner = inner
+
+    def put(self, run_id: RunId, statement: bytes) -> None:
+        """Hand on."""
+        self.inner.put(run_id, statement)
+
+    def pending(self, run_id: RunId, limit: int) -> tuple[bytes, ...]:
+        """Hand on."""
+        return self.inner.pending(run_id, limit)
+
+
+class NewestFirst(Passing):
+    """Returns statements from the last."""
+
+    def pending(self, run_id: RunId, limit: int) -> tuple[bytes, ...]:
+        """Turn the order round."""
+        return tuple(reversed(self.inner.pending(run_id, limit)))
+
+
+class SortsStatements(Passing):
+    """Returns statements in order of their bytes."""
+
+    def pending(self, run_id: RunId, limit: int) -> tuple[bytes, ...]:
+        """Sort."""
+        return tuple(sorted(self.inner.pending(run_id, limit)))
+
+
+class KeepsRepetitions(Passing):
+    """Takes the same bytes twice for two."""
+
+    def __init__(self, inner: Inbox) -> None:
+        super().__init__(inner)
+        self._again: list[bytes] = []
+
+    def put(self, run_id: RunId, statement: bytes) -> None:
+        """Keep it once more."""
+        if statement in self.inner.pending(run_id, MANY):
+            self._again.append(statement)
+        self.inner.put(run_id, statement)
+
+    def pending(self, run_id: RunId, limit: int) -> tuple[bytes, ...]:
+        """Return repetitions too."""
+        return (*self.inner.pending(run_id, limit), *self._again)[:limit]
+
+
+class CutsAtNul(Passing):
+    """Takes a statement for a string of C."""
+
+    def put(self, run_id: RunId, statement: bytes) -> None:
+        """Keep what is before the first NUL."""
+        self.inner.put(run_id, statement.split(b"\x00")[0] or b"empty")
+
+
+class ReturnsEverything(Passing):
+    """Ignores the limit."""
+
+    def pending(self, run_id: RunId, limit: int) -> tuple[bytes, ...]:
+        """Return all."""
+        return self.inner.pending(run_id, MANY)
+
+
+class MixesRuns(Passing):
+    """Takes a part of the run id for the whole."""
+
+    def put(self, run_id: RunId, statement: bytes) -> None:
+        """Keep it under the first letters."""
+        self.inner.put(RunId(run_id[:4]), statement)
+
+    def pending(self, run_id: RunId, limit: int) -> tuple[bytes, ...]:
+        """Look under the first letters."""
+        return self.inner.pending(RunId(run_id[:4]), limit)
+
+
+class StaleReads(Passing):
+    """Reads once, and believes it for ever."""
+
+    def __init__(self, inner: Inbox) -> None:
+        super().__init__(inner)
+        self._seen: dict[RunId, tuple[bytes, ...]] = {}
+
+    def pending(self, run_id: RunId, limit: int) -> tuple[bytes, ...]:
+        """Answer as the first time."""
+        if run_id not in self._seen:
+            self._seen[run_id] = self.inner.pending(run_id, limit)
+        return self._seen[run_id]
