@@ -123,15 +123,20 @@ def _seen(disk: Disk, plan: Plan, here: Places) -> Seen:
 
 
 def _is_whole(disk: Disk, plan: Plan, here: Places) -> bool:
-    """Return whether the rename moved exactly what the plan says."""
+    """Return whether the rename moved exactly what the plan says.
+
+    What other programs put over it since is theirs to answer for.
+    """
     if plan.form is Form.CREATE:
         return True
-    if serial(disk, here.right) == plan.mover.serial or plan.form is Form.DELETE:
-        moved = None if here.right is None else identity(disk, here.right)
-        if plan.form is not Form.REPLACE and moved != plan.mover:
-            return False
-        return plan.displaced is None or _taken_out(disk, plan, here) == plan.displaced.sha256
-    return True
+    moved = None if here.right is None else serial(disk, here.right)
+    if plan.is_exchange and moved != plan.mover.serial:
+        return True
+    if plan.displaced and _taken_out(disk, plan, here) != plan.displaced.sha256:
+        return False
+    if plan.form is Form.REPLACE:
+        return True
+    return here.right is not None and identity(disk, here.right) == plan.mover
 
 
 def _taken_out(disk: Disk, plan: Plan, here: Places) -> str | None:
