@@ -17,8 +17,8 @@ from counterfoil.core.run import Phase
 from counterfoil.core.trace import Event, Outcome
 from counterfoil.core.words import Digest, RunId
 from counterfoil.engine.control import show
+from counterfoil.engine.freshness import check_freshness
 from counterfoil.engine.parts import Parts
-from counterfoil.engine.recovery import check_freshness
 
 _NO_FRONTIER: tuple[bytes, ...] = ()
 

@@ -15,8 +15,8 @@ from counterfoil.core.canonical import canonical, digest, normalise
 from counterfoil.core.errors import (
     BindingError,
     CounterfoilError,
+    FencedError,
     HeadMissingError,
-    IntegrityError,
     LeaseLostError,
     RollbackError,
     StaleHeadError,
@@ -29,18 +29,11 @@ from counterfoil.core.run import Run, check_invariants
 from counterfoil.core.task import Task
 from counterfoil.core.words import Digest, RunId
 from counterfoil.engine import acting
+from counterfoil.engine.freshness import BEYOND_PAGE, check_freshness, genuine_header, place
 from counterfoil.engine.lease import Lease
 from counterfoil.engine.ledger import Ledger
-from counterfoil.engine.marks import read_mark
 from counterfoil.engine.parts import Parts
 from counterfoil.ports import Head
-
-BEYOND_ROWS_MAX = 1024
-"""Rows above the head that are looked at: staged leftovers are one or two."""
-
-BEYOND_PAGE = 64
-ANCESTORS_MAX = 64
-"""Headers walked back to place what an adapter served; older ones must merely exist."""
 
 POLL_MS = 50
 """Pause between two tries to take a lease that another worker holds."""
@@ -121,7 +114,7 @@ def known_head(parts: Parts, run_id: RunId) -> Head:
 
 
 def _refuse_headless(parts: Parts, run_id: RunId) -> None:
-    if any(_genuine(parts, row) for row in parts.store.trace(run_id, 0, BEYOND_PAGE)):
+    if any(genuine_header(parts, row) for row in parts.store.trace(run_id, 0, BEYOND_PAGE)):
         raise HeadMissingError("the store holds checkpoints and the register no head", run_id)
 
 
@@ -164,9 +157,30 @@ def _create(parts: Parts, task: Task, run_id: RunId) -> Opening | None:
         head = present
     lease.extend(sent_at_ms=sent_at_ms, now_ms=parts.clock.monotonic_ms())
     ledger = Ledger(parts=parts, head=head, run=run, header=header, task=task, lease=lease)
-    for name in adapters_of(parts, task):
-        acting.take(ledger, name)
+    _refuse_remembered(ledger, task)
     return Opening(ledger=ledger, is_new=True, holds_lease=True)
+
+
+def _refuse_remembered(ledger: Ledger, task: Task) -> None:
+    """Refuse a run that looks new and that an adapter has served before.
+
+    Raises:
+        RollbackError: Store and register have lost it.
+    """
+    run_id = ledger.run.run_id
+    for name in adapters_of(ledger.parts, task):
+        try:
+            served = acting.take(ledger, name)
+        except FencedError as error:
+            raise _turned_back(name, run_id) from error
+        if served is not None:
+            raise _turned_back(name, run_id)
+
+
+def _turned_back(name: str, run_id: RunId) -> RollbackError:
+    return RollbackError(
+        f"an adapter ({name}) has served this run under a lease that is lost", run_id
+    )
 
 
 def _first_look(parts: Parts, task: Task, name: str) -> EnvironmentState:
@@ -250,14 +264,17 @@ def _take_over(parts: Parts, held: Head, lease: Lease, task: Task) -> Opening:
         for name in adapters_of(parts, task):
             served = acting.take(opening.ledger, name)
             if served is not None:
-                _place(parts, held, served.generation, served.checkpoint, f"adapter {name}")
+                place(parts, held, served.generation, served.checkpoint, f"adapter {name}")
+    except FencedError as error:
+        _confirm_alarm(parts, held, error)
+        raise _turned_back("of the task", held.run_id) from error
     except (RollbackError, HeadMissingError) as error:
         _confirm_alarm(parts, held, error)
         raise
     return opening
 
 
-def _confirm_alarm(parts: Parts, held: Head, error: IntegrityError) -> None:
+def _confirm_alarm(parts: Parts, held: Head, error: CounterfoilError) -> None:
     """Turn an alarm into a lost race when another worker took the run meanwhile."""
     present = parts.heads.read(held.run_id)
     if present is None or (present.nonce, present.lease_version) != (
@@ -322,69 +339,3 @@ def check_binding(header: codec.Header, task: Task) -> None:
         raise BindingError("the run was started under another policy", header.run)
     if header.task_digest != tasks.fingerprint(task):
         raise BindingError("the run was started under another version of its task", header.run)
-
-
-def check_freshness(parts: Parts, head: Head) -> None:
-    """Look for genuine evidence in the store that the register was turned back.
-
-    Raises:
-        RollbackError: Checkpoints or a lease record are beyond the head.
-    """
-    record = read_mark(parts, head.run_id)
-    if record is not None:
-        if record.lease_version > head.lease_version:
-            raise RollbackError("the store has seen a newer lease", head.run_id)
-        is_same_lease = record.lease_version == head.lease_version
-        if is_same_lease and head.nonce and record.nonce != head.nonce:
-            raise RollbackError("the store has seen this lease under another nonce", head.run_id)
-        _place(parts, head, record.generation, record.checkpoint, "the lease record")
-    after, seen = head.generation, 0
-    while rows := parts.store.trace(head.run_id, after, BEYOND_PAGE):
-        for row in rows:
-            header = _genuine(parts, row)
-            if header is None:
-                continue
-            is_staged = header.generation == head.generation + 1
-            if not is_staged or header.previous != head.checkpoint:
-                raise RollbackError(
-                    f"the store holds generation {header.generation}, the head says "
-                    f"{head.generation}",
-                    head.run_id,
-                )
-        after, seen = rows[-1].generation, seen + len(rows)
-        if seen > BEYOND_ROWS_MAX:
-            raise RollbackError(f"over {BEYOND_ROWS_MAX} rows lie beyond the head", head.run_id)
-
-
-def _genuine(parts: Parts, row: codec.Checkpoint) -> codec.Header | None:
-    """Return the header of a row that a key of ours signed; others are no evidence."""
-    try:
-        return codec.open_header(row, parts.seals.verifiers)
-    except IntegrityError:
-        return None
-
-
-def _place(parts: Parts, head: Head, generation: int, checkpoint: Digest, who: str) -> None:
-    """Refuse evidence of a checkpoint that is not the head or an ancestor of it."""
-    if generation > head.generation:
-        raise RollbackError(
-            f"{who} has seen generation {generation}, the head says {head.generation}", head.run_id
-        )
-    at, name = head.generation, head.checkpoint
-    for _ in range(ANCESTORS_MAX):
-        if at == generation:
-            break
-        row = parts.store.get(head.run_id, name)
-        header = _genuine(parts, row) if row is not None else None
-        if header is None:
-            raise RollbackError(f"the store lacks generation {at} of the chain", head.run_id)
-        at, name = at - 1, Digest(header.previous)
-    else:
-        row = parts.store.get(head.run_id, checkpoint)
-        if row is not None and _genuine(parts, row) is not None:
-            return
-        name = Digest("")
-    if name != checkpoint:
-        raise RollbackError(
-            f"{who} has seen another history at generation {generation}", head.run_id
-        )
