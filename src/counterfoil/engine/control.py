@@ -18,9 +18,10 @@ from counterfoil.core.run import Run
 from counterfoil.core.task import Task
 from counterfoil.core.words import RunId, free_text
 from counterfoil.engine import acting
+from counterfoil.engine.freshness import check_freshness
 from counterfoil.engine.ledger import Ledger
 from counterfoil.engine.parts import Parts
-from counterfoil.engine.recovery import check_freshness, known_head, load_checkpoint, take_lease
+from counterfoil.engine.recovery import known_head, load_checkpoint, take_lease
 from counterfoil.ports import Head
 
 RUNS_PAGE = 200
