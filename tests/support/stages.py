@@ -150,8 +150,8 @@ class PlayStage:
         return self.look()
 
     def close(self) -> None:
-        for opened in self._opened:
-            opened.close()
+        while self._opened:
+            self._opened.pop().close()
 
 
 @contextmanager
