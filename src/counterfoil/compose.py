@@ -384,12 +384,12 @@ def import_app(name: str, folder: Path) -> None:
     """Import the module that declares a project's effects.
 
     Raises:
-        ConfigError: There is no such module, or it fails.
+        ConfigError: There is no such module, or it cannot be loaded.
     """
     sys.path.insert(0, str(folder))
     try:
         importlib.import_module(name)
-    except ImportError as error:
+    except (ImportError, SyntaxError) as error:
         raise ConfigError(f"app {name!r:.100} cannot be imported: {error!s:.200}") from error
     finally:
         sys.path.remove(str(folder))

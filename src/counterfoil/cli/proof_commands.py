@@ -63,23 +63,27 @@ def _plain(found: object) -> dict[str, object]:
 
 
 @contextmanager
-def _progress() -> Generator[Callable[[int, int], None]]:
+def _progress() -> Generator[Callable[[int, int], None] | None]:
     """Draw a bar on standard error while an audit is long and somebody looks."""
     screen = console(is_error=True)
+    if not screen.is_terminal:
+        yield None
+        return
     bar = Progress(
         TextColumn("checked"), BarColumn(), MofNCompleteColumn(), console=screen, transient=True
     )
     job = bar.add_task("checked", total=None)
 
     def note(done: int, total: int) -> None:
-        if total >= PROGRESS_FROM and screen.is_terminal:
+        if total >= PROGRESS_FROM:
             bar.start()
             bar.update(job, completed=done, total=total)
 
     try:
         yield note
     finally:
-        bar.stop()
+        if bar.live.is_started:
+            bar.stop()
 
 
 def prove(

@@ -13,22 +13,24 @@ from counterfoil.cli.options import (
     ProjectOption,
     RunArgument,
     WaitOption,
+    placed,
     run_of,
     targets,
     targets_or_records,
 )
 from counterfoil.cli.screen import heading, say, show_facts, show_json
 from counterfoil.cli.show_command import pending_facts, pending_json
-from counterfoil.core.errors import FrozenError, RefusedError
+from counterfoil.core.errors import ContractError, FrozenError, RefusedError
 from counterfoil.core.intent import Pending
 from counterfoil.core.receipt import Receipt
 from counterfoil.core.run import Run
+from counterfoil.core.task import Task
 from counterfoil.core.words import RunId, identifier
 from counterfoil.engine import control
 from counterfoil.engine.parts import Parts
 from counterfoil.engine.recovery import known_head, load_checkpoint
 from counterfoil.engine.session import Session
-from counterfoil.keeper import load_task
+from counterfoil.keeper import Keeper, load_task
 
 NOTHING_PENDING = "nothing_pending"
 GIVEN_UP = "given_up"
@@ -56,15 +58,26 @@ def recover(
     """
     name = run_of(run)
     given = load_task(task)
+    has_app = bool(placed(project)[0].app if app is None else app)
     with targets(project, app) as keeper:
         known_head(keeper.parts, name)  # opening a run that does not exist would create it
-        with keeper.run(given, name, wait_ms=wait_ms) as session:
+        with _opened(keeper, given, name, wait_ms, has_app=has_app) as session:
             before = session.state.pending
             outcome, receipt, refusal = _settled(session)
             after = session.state
     _show_recovered(before, after, outcome, receipt, as_json=as_json)
     if refusal is not None:
         raise refusal
+
+
+def _opened(keeper: Keeper, task: Task, run_id: RunId, wait_ms: int, *, has_app: bool) -> Session:
+    try:
+        return keeper.run(task, run_id, wait_ms=wait_ms)
+    except ContractError as error:
+        if has_app:
+            raise
+        move = "name the module that declares the effects with --app, or as app in counterfoil.toml"
+        raise ContractError(error.message, run_id, move=move) from error
 
 
 def _settled(session: Session) -> tuple[str, Receipt | None, RefusedError | None]:

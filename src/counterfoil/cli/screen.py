@@ -22,6 +22,9 @@ from counterfoil.core.words import Json
 PIPE_COLUMNS = 500
 """Width where nobody looks: rows are not folded for programs that read lines."""
 
+END_OF_CALENDAR_MS = 253_402_300_800_000
+"""Year 10000: registers keep numbers, and whoever writes to one may write any."""
+
 INDENT = 2
 DELETE = "\x7f"
 """The one control character that JSON leaves as it is."""
@@ -114,13 +117,14 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None
 
 
 def moment(at_ms: int) -> str:
-    """Return a moment as programs read it: UTC, RFC 3339; empty for none."""
-    return rfc3339(at_ms) if at_ms > 0 else ""
+    """Return a moment as programs read it: UTC, RFC 3339; empty where no calendar has it."""
+    return rfc3339(at_ms) if 0 < at_ms < END_OF_CALENDAR_MS else ""
 
 
 def clock_time(at_ms: int) -> str:
     """Return a moment as people read it: UTC, to the second."""
-    return f"{short_time(moment(at_ms))} UTC" if at_ms > 0 else "at an unknown time"
+    written = moment(at_ms)
+    return f"{short_time(written)} UTC" if written else "an unknown time"
 
 
 def short_time(written: str) -> str:
