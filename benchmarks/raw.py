@@ -4,8 +4,9 @@ from pathlib import Path
 
 import apsw
 
-STORE_PAGE_BYTES = 8_192
-HEADS_PAGE_BYTES = 4_096
+from counterfoil.stores.sqlite_heads import HEADS_SCHEMA
+from counterfoil.stores.sqlite_store import STORE_SCHEMA
+
 HEAD_BYTES = 220
 
 
@@ -15,8 +16,8 @@ class RawFiles:
     def __init__(self, folder: Path, *, row_bytes: int) -> None:
         self._row = b"x" * row_bytes
         self._head = b"y" * HEAD_BYTES
-        self._store = _opened(folder / "raw-store", STORE_PAGE_BYTES)
-        self._heads = _opened(folder / "raw-heads", HEADS_PAGE_BYTES)
+        self._store = _opened(folder / "raw-store", STORE_SCHEMA.page_bytes)
+        self._heads = _opened(folder / "raw-heads", HEADS_SCHEMA.page_bytes)
         self._store.execute("CREATE TABLE row (number INTEGER PRIMARY KEY, content BLOB)")
         self._heads.execute("CREATE TABLE head (one INTEGER PRIMARY KEY, number, content BLOB)")
         self._heads.execute("INSERT INTO head VALUES (1, 0, ?)", (self._head,))

@@ -20,7 +20,7 @@ class Schema:
         name: Scripts are `sql/NAME_001.sql` and on.
         version: Number of the last script.
         application_id: What `PRAGMA application_id` says of such a file.
-        page_bytes: Size of a page: a row or two fill one.
+        page_bytes: Size of a page, chosen so that rows leave little of it empty.
         is_small: Whether the whole file is checked each time it is opened.
     """
 
