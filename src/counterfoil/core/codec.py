@@ -110,8 +110,25 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode_events(events: tuple[Event, ...]) -> tuple[bytes, ...]:
-    """Return the bytes of each event: what the trace hashes."""
-    return tuple(encode(event) for event in events)
+    """Return the bytes of each event: what the trace hashes.
+
+    Raises:
+        ContractError: An event holds something that could not be read again.
+    """
+    return tuple(_readable(encode(event), Event, "event") for event in events)
+
+
+def _readable(raw: bytes, shape: type[object], what: str) -> bytes:
+    """Return bytes of ours once they were read again.
+
+    Adapters are other people's code: a receipt whose id is a number would be sealed, and
+    the run could never be opened again.
+    """
+    try:
+        decode(raw, shape, what, bytes_max=len(raw))
+    except FormatError as error:
+        raise ContractError(f"a value does not fit its field: {error.message}") from error
+    return raw
 
 
 def extended(run: Run, events: tuple[bytes, ...]) -> Run:
@@ -136,12 +153,13 @@ def seal_checkpoint(
         signer: The active checkpoint key.
 
     Raises:
-        ContractError: State or events are over their bound.
+        ContractError: State or events are over their bound, or the state could not be
+            read again.
         FormatError: The number of events is outside 1 to `EVENTS_PER_COMMIT_MAX`.
     """
     if not 1 <= len(events) <= EVENTS_PER_COMMIT_MAX:
         raise FormatError(f"a commit of {len(events)} events", run.run_id)
-    state_bytes = encode(run)
+    state_bytes = _readable(encode(run), Run, "state")
     event_bytes = b"[" + b",".join(events) + b"]"
     for what, size, bound in (
         ("state", len(state_bytes), STATE_BYTES_MAX),

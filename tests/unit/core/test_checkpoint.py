@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from counterfoil.core.bounds import ARGUMENTS_BYTES_MAX, STATE_BYTES_MAX
-from counterfoil.core.canonical import digest, encode
+from counterfoil.core.canonical import bounded, digest, encode, normalise
 from counterfoil.core.codec import (
     Checkpoint,
     Header,
@@ -574,3 +574,76 @@ def test_what_cannot_be_written_is_refused_before_it_is_signed(text: str) -> Non
 
 def test_times_are_written_in_utc_with_milliseconds() -> None:
     assert rfc3339(1_767_355_200_123) == "2026-01-02T12:00:00.123Z"
+
+
+# What adapters say
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"id": 4711}, id="C14 an id that is a number"),
+        pytest.param({"id": "\ud800"}, id="C14 an id with half a character"),
+        pytest.param({"id": None}, id="C14 no id"),
+        pytest.param({"committed_at_ms": 1.5}, id="C14 half a millisecond"),
+        pytest.param({"committed_at_ms": "now"}, id="C14 a time in words"),
+        pytest.param({"replayed": 1}, id="C14 a number for a bool"),
+        pytest.param(
+            {"poststate": replace(BOX, instance=7)}, id="C14 an instance that is a number"
+        ),
+        pytest.param({"result": object()}, id="C14 a result that is a thing"),
+    ],
+)
+def test_a_receipt_that_could_not_be_read_again_is_not_sealed(fields: dict[str, Json]) -> None:
+    receipt = receipt_of(pending(), **fields)
+    with pytest.raises(ContractError):
+        encode_events((Event(at_ms=BEGAN_MS, outcome=Outcome.EXECUTED, receipt=receipt),))
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        pytest.param(replace(BOX, instance=7), id="C14 an instance that is a number"),
+        pytest.param(replace(BOX, version="7"), id="C14 a version in text"),
+        pytest.param(replace(BOX, fingerprint=7), id="C14 a fingerprint that is a number"),
+        pytest.param(replace(BOX, account=None), id="C14 no account"),
+    ],
+)
+def test_an_environment_that_could_not_be_read_again_is_not_sealed(state: Json) -> None:
+    with pytest.raises(ContractError, match="does not fit its field"):
+        checkpoint(fresh(environments=(state,)))
+
+
+arguments = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53) + 1, 2**53 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(codec="utf-8"))
+    | st.binary(),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(st.characters(codec="utf-8")), inner, max_size=3)
+    ),
+    max_leaves=10,
+)
+
+
+@given(arguments)
+@pytest.mark.parametrize(
+    "row", [pytest.param("open", id="C14 C10 any arguments that pass the door")]
+)
+def test_whatever_passes_the_door_can_be_sealed_and_opened(row: str, value: Json) -> None:
+    try:
+        item = normalise(value, "arguments")
+    except ContractError:
+        return
+    run = fresh(pending=pending(item=item))
+    assert opened(checkpoint(run)).run == extended(run, encode_events(EVENTS))
+
+
+@given(arguments)
+@pytest.mark.parametrize("row", [pytest.param("open", id="C14 any result that was made storable")])
+def test_whatever_a_target_answers_can_be_sealed_and_opened(row: str, value: Json) -> None:
+    event = replace(EVENTS[1], result=bounded(value))
+    assert opened(checkpoint(None, (event,))).events == (event,)
