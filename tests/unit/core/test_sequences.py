@@ -205,7 +205,7 @@ def test_the_budgets_hold(made: list[Move]) -> None:
 
 @given(moves)
 def test_a_step_fits_into_one_commit(made: list[Move]) -> None:
-    assert all(len(step.events) <= EVENTS_PER_COMMIT_MAX // 2 for _, step in history(made))
+    assert all(len(step.events) <= EVENTS_PER_COMMIT_MAX for _, step in history(made))
 
 
 @given(moves)
