@@ -108,6 +108,30 @@ def test_content_is_written_in_one_form(value: object, raw: bytes | str) -> None
     assert content(normalise(value, "content")) == expected
 
 
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
+NAMES = ("path", "content", "expected", "encoding", "source", "target", "expected_target")
+
+
+@pytest.mark.parametrize("row", [pytest.param("", id="[acc-A17]")])
+@given(
+    kind=st.sampled_from(sorted(SPECS)),
+    arguments=st.dictionaries(st.sampled_from(NAMES) | st.text(), anything, max_size=4),
+)
+def test_whatever_comes_is_normalised_for_good_or_refused(
+    row: str, kind: str, arguments: dict[str, Json]
+) -> None:
+    try:
+        once = SPECS[kind].normalise(arguments)
+    except ContractError:
+        return
+    assert SPECS[kind].normalise(once) == once
+    assert all(all(pair) for pair in SPECS[kind].touches(once))
+
+
 @given(st.text(max_size=40))
 def test_only_printable_parts_that_are_not_ours_pass(text: str) -> None:
     try:

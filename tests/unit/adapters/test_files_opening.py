@@ -130,3 +130,13 @@ def test_a_root_is_the_folder_that_a_link_leads_to(tmp_path: Path) -> None:
     again = scene.open()
     assert answer(again).answer is Answer.FOUND
     again.close()
+
+
+def test_a_journal_is_found_over_a_linked_folder(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, {"a": "1"})
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    adapter = scene.open(journal=tmp_path / "link" / "journal")
+    do(adapter, "write", path="a", content="2")
+    adapter.close()
+    assert (tmp_path / "elsewhere/journal/journal.db").exists()

@@ -289,6 +289,27 @@ def test_a_change_that_others_undid_in_the_dark_is_never_made_again(
     again.close()
 
 
+def test_another_file_under_the_same_number_is_not_taken_for_ours(tmp_path: Path) -> None:
+    # On the disk itself: many file systems give a freed number to the very next file.
+    scene = Scene(tmp_path, {"a": "1"})
+
+    def die() -> None:
+        raise Death
+
+    disk = SharedDisk("rename", "before", die, nth=99)
+    adapter = scene.open(disk)
+    asked = operation(adapter, "move", source="a", target="b")
+    disk.left = 1
+    assert isinstance(raised(lambda: adapter.execute(asked)), Death)
+    adapter.close()
+    (scene.root / "a").unlink()
+    scene.put("b", "theirs")
+    again = scene.open()
+    assert answer(again).answer is Answer.ABSENT
+    assert scene.files == {"b": "theirs"}
+    again.close()
+
+
 def test_an_effect_that_others_changed_in_the_dark_is_found(swift_path: Path) -> None:
     scene = Scene(swift_path, {"b": "1"})
 

@@ -129,6 +129,16 @@ def test_a_version_rises_in_the_realms_that_cover_the_change(tmp_path: Path) -> 
     adapter.close()
 
 
+def test_writing_what_is_there_already_is_a_change(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, {"a": "1"})
+    adapter = scene.open()
+    before = adapter.observe(EVERYTHING).state
+    receipt = do(adapter, "write", path="a", content="1")
+    assert receipt.poststate == adapter.observe(EVERYTHING).state
+    assert (receipt.poststate.version, receipt.poststate.fingerprint) == (1, before.fingerprint)
+    adapter.close()
+
+
 def test_a_change_of_others_raises_the_version_once_it_is_seen(tmp_path: Path) -> None:
     scene = Scene(tmp_path, {"a": "1", "b": "2"})
     adapter = scene.open()
@@ -300,9 +310,12 @@ def test_what_a_killed_call_left_is_cleared_by_the_next_look(tmp_path: Path) -> 
     scene = Scene(tmp_path, {"a": "1"})
     adapter = scene.open()
     state = adapter.observe(EVERYTHING).state
-    scene.put(f".counterfoil-{state.instance[:12]}-7.new", "half")
+    ours = f".counterfoil-{state.instance[:12]}"
+    scene.put(f"{ours}-1.new", "half a file, before the first plan")
+    scene.put(f"d/{ours}-7.own", "a witness that a power cut brought back")
+    scene.put(f"{ours}-7.old", "perhaps of others")
     adapter.observe(EVERYTHING)
-    assert scene.files == {"a": "1"}
+    assert set(scene.files) == {"a", f"{ours}-7.old"}
     adapter.close()
 
 

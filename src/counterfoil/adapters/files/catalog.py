@@ -99,15 +99,16 @@ def state(db: Connection, patterns: tuple[str, ...]) -> RealmState | None:
     return RealmState(version=version, fingerprint=realm.fingerprint(raw))
 
 
-def change(db: Connection, changes: Mapping[str, Entry | None]) -> None:
+def change(db: Connection, changes: Mapping[str, Entry | None], *, is_ours: bool = False) -> None:
     """Record what stands at some paths, None for nothing, and move the realms along.
 
-    A path whose kind and content stay the same moves no realm.
+    A look at a path whose kind and content stayed the same moves no realm; a change of
+    ours always does.
     """
     before = {path: entry(db, path) for path in changes}
     for path, after in changes.items():
         _put(db, path, after)
-    moved = [path for path, after in changes.items() if _differ(before[path], after)]
+    moved = [path for path, after in changes.items() if is_ours or _differ(before[path], after)]
     if not moved:
         return
     for name, patterns in _realms(db):

@@ -9,7 +9,7 @@ import ctypes
 import errno
 import os
 from pathlib import Path
-from typing import ClassVar
+from struct import Struct
 
 NOREPLACE = 1
 EXCHANGE = 2
@@ -24,18 +24,15 @@ HANDLE_BYTES_MAX = 128
 READ_BYTES = 1024 * 1024
 """How much of a file is held while it is hashed."""
 
+_HEAD = Struct("Ii")
+"""struct file_handle: its size and kind, before its content."""
+
+_HANDLE_BYTES = _HEAD.size + HANDLE_BYTES_MAX
+
 _NO_HANDLES = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM, errno.EINVAL)
 """What file systems without handles say, and filters of system calls."""
 
 _LIBRARY = ctypes.CDLL(None, use_errno=True)
-
-
-class _Handle(ctypes.Structure):
-    _fields_: ClassVar = [
-        ("size", ctypes.c_uint),
-        ("kind", ctypes.c_int),
-        ("content", ctypes.c_ubyte * HANDLE_BYTES_MAX),
-    ]
 
 
 class Disk:
@@ -161,9 +158,10 @@ def _handle(folder: int, name: bytes, flags: int) -> str:
         name_to_handle_at = _LIBRARY.name_to_handle_at
     except AttributeError as error:
         raise OSError(errno.ENOSYS, "this C library has no name_to_handle_at") from error
-    handle = _Handle(size=HANDLE_BYTES_MAX)
+    handle = ctypes.create_string_buffer(_HEAD.pack(HANDLE_BYTES_MAX, 0), _HANDLE_BYTES)
     mount = ctypes.c_int()
-    if name_to_handle_at(folder, name, ctypes.byref(handle), ctypes.byref(mount), flags) != 0:
+    if name_to_handle_at(folder, name, handle, ctypes.byref(mount), flags) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), os.fsdecode(name))
-    return f"{handle.kind:x}-{bytes(handle.content[: handle.size]).hex()}"
+    size, kind = _HEAD.unpack_from(handle)
+    return f"{kind:x}-{handle.raw[_HEAD.size : _HEAD.size + size].hex()}"

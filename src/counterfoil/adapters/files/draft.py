@@ -21,6 +21,11 @@ from counterfoil.core.errors import PermissionDeniedError, StaleObservationError
 from counterfoil.core.words import Json
 from counterfoil.ports import Operation
 
+SPARE = "new"
+WITNESS = "own"
+DISPLACED = "old"
+"""How reserved names end: of new content, of its second name, of what goes away."""
+
 MODE_NEW = 0o644
 """Permissions of a new file, before the umask."""
 
@@ -127,8 +132,8 @@ def _write(draft: Draft) -> Generator[Plan]:
         if place is None:
             raise FileNotFoundError(path)
         folder = draft.disk.serial_of(place.folder)
-        spare = Spot(folder=place.folder, name=name("new").rpartition("/")[2])
-        witness = Spot(folder=place.folder, name=name("own").rpartition("/")[2])
+        spare = Spot(folder=place.folder, name=name(SPARE).rpartition("/")[2])
+        witness = Spot(folder=place.folder, name=name(WITNESS).rpartition("/")[2])
         try:
             status, number = _make_spare(draft.disk, spare, content, target.found)
             if target.found is None:
@@ -137,10 +142,10 @@ def _write(draft: Draft) -> Generator[Plan]:
                 draft,
                 sequence=sequence,
                 form=Form.CREATE if target.found is None else Form.REPLACE,
-                left=name("new"),
+                left=name(SPARE),
                 right=path,
-                spare=name("new"),
-                witness=name("own") if target.found is None else "",
+                spare=name(SPARE),
+                witness=name(WITNESS) if target.found is None else "",
                 folder=folder,
                 mover=Identity(serial=number, sha256=digest(content)),
                 displaced=_identity(target.found),
@@ -214,7 +219,7 @@ def _delete(draft: Draft) -> Plan:
     if target.found is None:
         raise StaleObservationError(f"there is no {path!r:.200} to delete")
     sequence = journal.next_sequence(draft.db)
-    spare = _reserved(draft, path, sequence, "old")
+    spare = _reserved(draft, path, sequence, DISPLACED)
     return _plan(
         draft,
         sequence=sequence,
@@ -242,7 +247,7 @@ def _move(draft: Draft) -> Plan:
         raise StaleObservationError(f"there is no {source!r:.200} to move")
     target = _compare(draft, path, draft.arguments.get("expected_target", kinds.ABSENT))
     sequence = journal.next_sequence(draft.db)
-    spare = "" if target.found is None else _reserved(draft, source, sequence, "old")
+    spare = "" if target.found is None else _reserved(draft, source, sequence, DISPLACED)
     with spot(draft.disk, draft.root, path, make=True):
         folder = _folder(draft, path)
     return _plan(

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from counterfoil.adapters.files.driver import Connection, typed
 from counterfoil.adapters.files.plan import Plan
-from counterfoil.core.bounds import RESULT_BYTES_MAX
+from counterfoil.core.bounds import TASK_BYTES_MAX
 from counterfoil.core.canonical import decode, encode
 from counterfoil.core.errors import ConfigError, FencedError, FormatError
 from counterfoil.core.receipt import Fence, Receipt, Served
@@ -20,8 +20,8 @@ APPLICATION_ID = 0x4366_4A6E
 
 SCHEMA_VERSION = 1
 
-ROW_BYTES_MAX = 4 * RESULT_BYTES_MAX
-"""A receipt or a plan: paths, a result without content, and a run's scope entries."""
+ROW_BYTES_MAX = 4 * TASK_BYTES_MAX
+"""A plan holds the scope entries of its run, escaped; a receipt is far smaller."""
 
 _SCHEMA = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;

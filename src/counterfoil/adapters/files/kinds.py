@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Callable
 
-from counterfoil.core.canonical import MARK, native
+from counterfoil.core.canonical import MARK, native, normalise
 from counterfoil.core.errors import ContractError
 from counterfoil.core.intent import KindSpec
 from counterfoil.core.task import PATHS, canonical_path
@@ -83,19 +83,21 @@ def _kind(name: str, risk: Risk, paths: tuple[str, ...]) -> KindSpec:
 def _normaliser(kind: str) -> Callable[[dict[str, Json]], dict[str, Json]]:
     required, optional = _ARGUMENTS[kind]
 
-    def normalise(arguments: dict[str, Json]) -> dict[str, Json]:
+    def checked(arguments: dict[str, Json]) -> dict[str, Json]:
         for name in required:
             if name not in arguments:
                 raise ContractError(f"{kind} lacks its argument {name}")
-        for name, value in arguments.items():
+        for name in arguments:
             if name not in (*required, *optional):
                 raise ContractError(f"{kind} takes no argument {name!r:.80}")
+        given = {name: normalise(value, f"arguments.{name}") for name, value in arguments.items()}
+        for name, value in given.items():
             _check(name, value)
-        if kind == MOVE and arguments["source"] == arguments["target"]:
+        if kind == MOVE and given["source"] == given["target"]:
             raise ContractError(f"{kind} has one path as source and target")
-        return arguments
+        return given
 
-    return normalise
+    return checked
 
 
 def _check(name: str, value: Json) -> None:

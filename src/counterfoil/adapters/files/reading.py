@@ -4,8 +4,12 @@ What is seen is recorded at once. So a state that this module returns is the sta
 the next look returns, unless something changes between them.
 """
 
+from functools import partial
+
 from counterfoil.adapters.files import catalog, kinds
+from counterfoil.adapters.files.draft import WITNESS
 from counterfoil.adapters.files.driver import transaction, translated
+from counterfoil.adapters.files.journal import next_sequence
 from counterfoil.adapters.files.look import Found, examine, spot
 from counterfoil.adapters.files.realm import FILE, Entry
 from counterfoil.adapters.files.scan import Scan, scan
@@ -28,12 +32,13 @@ def observe(site: Site, patterns: tuple[str, ...], account: str) -> Observation:
     """
     with translated("observing"):
         known = catalog.entries(site.db, patterns)
+        clears = partial(_is_leftover, prefix=leftover(site), sequence=next_sequence(site.db))
     look = Scan(
         disk=site.disk,
         root=site.root,
         known=known,
         started_ns=file_time_ns(site),
-        leftover=leftover(site),
+        clears=clears,
     )
     seen = scan(look, patterns)
     changes = {path: seen.get(path) for path in known | seen if known.get(path) != seen.get(path)}
@@ -48,6 +53,16 @@ def observe(site: Site, patterns: tuple[str, ...], account: str) -> Observation:
             catalog.use(site.db, patterns)
     facts = {_shown(path): _fact(entry) for path, entry in seen.items()}
     return Observation(state=_state(site, patterns, account), facts=facts)
+
+
+def _is_leftover(name: str, *, prefix: str, sequence: int) -> bool:
+    """Return whether a reserved name holds what only a killed call of ours can have put there.
+
+    Before its plan a call leaves its content, under the number of the plan to come; a
+    witness is always ours. Under other names there may be what others wrote.
+    """
+    is_witness = name.startswith(prefix) and name.endswith(f".{WITNESS}")
+    return is_witness or name.startswith(f"{prefix}{sequence}.")
 
 
 def _shown(path: str) -> str:

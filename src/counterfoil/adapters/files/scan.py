@@ -7,7 +7,7 @@ unless it had changed so shortly before that a change right after might not show
 
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
@@ -37,14 +37,14 @@ class Scan:
         root: Descriptor of the root.
         known: What was seen the last time.
         started_ns: Time of the file system when the look began.
-        leftover: How names begin that a killed call of this journal left behind.
+        clears: Whether a reserved name is one that a killed call of this journal left.
     """
 
     disk: Disk
     root: int
     known: Mapping[str, Entry]
     started_ns: int
-    leftover: str
+    clears: Callable[[str], bool]
 
 
 def scan(look: Scan, patterns: tuple[str, ...]) -> dict[str, Entry]:
@@ -132,7 +132,7 @@ def _names(look: Scan, folder: int) -> list[str]:
     for name in look.disk.names(folder):
         if not is_reserved(name):
             names.append(name)
-        elif name.startswith(look.leftover):
+        elif look.clears(name):
             look.disk.unlink(folder, name)
     return names
 

@@ -90,7 +90,7 @@ def _finish(site: Site, plan: Plan) -> Receipt:
         for path, sha256 in path_digests(plan).items()
     }
     with transaction(site.db, "recording a receipt"):
-        catalog.change(site.db, after)
+        catalog.change(site.db, after, is_ours=True)
         poststate = state(site, plan.realm, plan.account)
         if poststate is None:
             poststate = EnvironmentState(adapter=kinds.NAME, instance=instance(site))

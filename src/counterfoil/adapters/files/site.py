@@ -102,8 +102,9 @@ def _paths(root: Path, journal_folder: Path | None) -> tuple[Path, Path]:
     if journal_folder is None and not path.name:
         raise ConfigError("the root of files is the whole disk: name a folder for its journal")
     beside = path.parent / f".{path.name}{RESERVED_END}"
-    place = beside if journal_folder is None else journal_folder.absolute()
-    if place.parent.resolve().joinpath(place.name).is_relative_to(path):
+    given = beside if journal_folder is None else Path(os.path.normpath(journal_folder.absolute()))
+    place = given.parent.resolve() / given.name
+    if place.is_relative_to(path):
         raise ConfigError(f"the journal {place} lies inside the root {path}")
     return path, place
 

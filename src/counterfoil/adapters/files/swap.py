@@ -43,16 +43,18 @@ class Places:
 
 @contextmanager
 def places(disk: Disk, root: int, plan: Plan) -> Generator[Places]:
-    """Open the places of a plan, each by a walk from the root."""
+    """Open the places of a plan by a walk from the root; one folder is walked to once."""
     with ExitStack() as stack:
+        walked: dict[str, Spot | None] = {}
 
         def reach(path: str) -> Spot | None:
             if not path:
                 return None
-            try:
-                return stack.enter_context(spot(disk, root, path))
-            except PermissionDeniedError:
-                return None
+            folder, _, name = path.rpartition("/")
+            if folder not in walked:
+                walked[folder] = _walk(stack, disk, root, path)
+            first = walked[folder]
+            return None if first is None else Spot(folder=first.folder, name=name)
 
         yield Places(
             left=reach(plan.left),
@@ -60,6 +62,13 @@ def places(disk: Disk, root: int, plan: Plan) -> Generator[Places]:
             spare=reach(plan.spare),
             witness=reach(plan.witness),
         )
+
+
+def _walk(stack: ExitStack, disk: Disk, root: int, path: str) -> Spot | None:
+    try:
+        return stack.enter_context(spot(disk, root, path))
+    except PermissionDeniedError:
+        return None
 
 
 def rename(disk: Disk, root: int, plan: Plan) -> None:
