@@ -1,0 +1,290 @@
+"""A process with one thread that forks workers, and stops or kills them by signal.
+
+A worker says on a pipe which port call comes next and waits for leave, so that a signal
+meets it at exactly that instant. Run as a program: the test process has threads, and a
+fork of those would not be a worker as it is in life.
+"""
+
+import json
+import os
+import random
+import select
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from counterfoil.core.errors import (
+    CounterfoilError,
+    IntegrityError,
+    LostRaceError,
+    UnavailableError,
+    UnknownOutcomeError,
+)
+from counterfoil.core.run import Phase
+from counterfoil.engine import audit, control
+from counterfoil.keeper import Keeper
+from counterfoil.testing.mortal import Fate, mortal
+from tests.support.workshop import (
+    ARRIVED,
+    CHANGED,
+    IN_FLIGHT_MS,
+    RUN_ID,
+    TASK,
+    TEXTS,
+    Program,
+    Workshop,
+    fulfil,
+)
+
+_T = TypeVar("_T")
+PATIENCE_S = 60
+"""No worker is silent for longer, on however busy a machine."""
+
+SESSIONS_MAX = 10
+DONE, AGAIN, LOST, STOPPED, FAILED = 0, 3, 4, 5, 6
+"""Exit codes of a worker."""
+
+CALLS_MAX, KILLED_SHARE, DELAY_S_MAX = 40, 0.8, 0.004
+"""Of kills by chance: calls before it, share of workers, and delay behind a call."""
+
+
+class Asking(Fate):
+    """Says on a pipe which call comes next, and waits for leave."""
+
+    def __init__(self, up: int, down: int) -> None:
+        super().__init__()
+        self._up = up
+        self._down = down
+
+    def call(self, name: str, act: Callable[[], _T]) -> _T:
+        os.write(self._up, f"{name}\n".encode())
+        if os.read(self._down, 1) != b"g":
+            os._exit(FAILED)
+        return super().call(name, act)
+
+
+@dataclass(kw_only=True)
+class Worker:
+    """A forked worker, and our ends of its pipes."""
+
+    pid: int
+    up: int
+    down: int
+
+    def next_call(self) -> str:
+        """Return the call that the worker waits before; empty once it has ended."""
+        ready, _, _ = select.select([self.up], [], [], PATIENCE_S)
+        if not ready:
+            raise TimeoutError("the worker is silent")
+        return os.read(self.up, 1_000).decode().strip()
+
+    def let_go(self) -> None:
+        os.write(self.down, b"g")
+
+    def until(self, name: str) -> None:
+        """Let the worker go on until it waits before a call of this name."""
+        while (call := self.next_call()) != name:
+            if not call:
+                raise ValueError(f"the worker ended before {name}")
+            self.let_go()
+
+    def signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.signal(signal.SIGKILL)
+        self.end()
+
+    def run(self) -> int:
+        """Let the worker go on to its end, and return its exit code."""
+        while self.next_call():
+            self.let_go()
+        return self.end()
+
+    def end(self) -> int:
+        _, status = os.waitpid(self.pid, 0)
+        os.close(self.up)
+        os.close(self.down)
+        return os.waitstatus_to_exitcode(status)
+
+
+def hire(
+    workshop: Workshop,
+    *,
+    owner: str | None = None,
+    wait_ms: int = 0,
+    program: Program = fulfil,
+) -> Worker:
+    """Fork a worker on the workshop's run."""
+    up_end, up = os.pipe()
+    down, down_end = os.pipe()
+    pid = os.fork()
+    if pid:
+        os.close(up)
+        os.close(down)
+        return Worker(pid=pid, up=up_end, down=down_end)
+    os.close(up_end)
+    os.close(down_end)
+    code = FAILED
+    try:
+        code = _live(workshop, Asking(up, down), owner, wait_ms, program)
+    finally:
+        os._exit(code)
+
+
+def _live(workshop: Workshop, fate: Fate, owner: str | None, wait_ms: int, program: Program) -> int:
+    try:
+        parts = mortal(workshop.parts(owner=owner), fate)
+        with Keeper(parts).run(TASK, RUN_ID, wait_ms=wait_ms) as run:
+            program(run)
+    except (UnknownOutcomeError, UnavailableError):
+        return AGAIN
+    except LostRaceError:
+        return LOST
+    except IntegrityError:
+        return STOPPED
+    except CounterfoilError:
+        traceback.print_exc()
+        return FAILED
+    return DONE
+
+
+# ---------------------------------------------------------------- kills
+
+
+@dataclass(kw_only=True)
+class Report:
+    """What is printed at the end, as JSON."""
+
+    calls: int = 0
+    kills: int = 0
+    faults: list[str] = field(default_factory=list[str])
+
+    def judge(
+        self, workshop: Workshop, code: int, story: str, *, counts_changes: bool = True
+    ) -> None:
+        parts = workshop.parts()
+        with Keeper(parts):
+            view = control.show(parts, RUN_ID)
+            checks = {
+                "it ends": code == DONE,
+                "it completes": view.run.phase is Phase.COMPLETED,
+                "four writes are counted": view.run.writes == 4,
+                "no budget is lost or given back": view.run.spent.proposals == 6,
+                f"the shop has {workshop.arrived()}": workshop.arrived() == ARRIVED,
+                f"the folder has {workshop.changed()}": not counts_changes
+                or workshop.changed() == CHANGED,
+                "the texts are right": workshop.texts() == TEXTS,
+            }
+            try:
+                audit.audit(parts, RUN_ID)
+            except CounterfoilError as error:
+                checks[f"the audit passes: {error!r}"] = False
+        self.faults += [f"{story}: not so: {what}" for what, holds in checks.items() if not holds]
+
+
+def kill_everywhere(folder: Path, *, merges: bool, share: float, seed: int) -> Report:
+    """Kill a worker before each call and at its end, and then its successor too."""
+    report, chance = Report(), random.Random(seed)
+    rehearsal = _fresh(folder, "rehearsal", merges=merges)
+    report.calls = _count(rehearsal)
+    report.judge(rehearsal, DONE, "unharmed")
+    for first in range(report.calls + 1):
+        workshop = _fresh(folder, f"{first}", merges=merges)
+        _kill_at(workshop, first, report)
+        calls = _recover(workshop, report, f"killed at {first}")
+        for second in range(calls + 1):
+            if chance.random() >= share:
+                continue
+            twice = _fresh(folder, f"{first}-{second}", merges=merges)
+            _kill_at(twice, first, report)
+            _kill_at(twice, second, report)
+            _recover(twice, report, f"killed at {first}, then at {second}")
+    return report
+
+
+def _fresh(folder: Path, name: str, *, merges: bool) -> Workshop:
+    workshop = Workshop(place=folder / name, merges=merges)
+    workshop.set_up()
+    return workshop
+
+
+def _count(workshop: Workshop) -> int:
+    worker, calls = hire(workshop), 0
+    while worker.next_call():
+        calls += 1
+        worker.let_go()
+    worker.end()
+    return calls
+
+
+def _kill_at(workshop: Workshop, number: int, report: Report) -> None:
+    worker = hire(workshop)
+    for _ in range(number):
+        if not worker.next_call():
+            break
+        worker.let_go()
+    worker.next_call()
+    worker.kill()
+    report.kills += 1
+
+
+def _recover(workshop: Workshop, report: Report, story: str) -> int:
+    """Hire workers until the run has ended; return the calls of the first one."""
+    calls, code = 0, AGAIN
+    for session in range(SESSIONS_MAX):
+        worker, count = hire(workshop), 0
+        while worker.next_call():
+            count += 1
+            worker.let_go()
+        code = worker.end()
+        calls = calls if session else count
+        if code != AGAIN:
+            break
+        select.select([], [], [], 2 * IN_FLIGHT_MS / 1000)
+    report.judge(workshop, code, story)
+    return calls
+
+
+def kill_at_random(folder: Path, *, runs: int, seed: int) -> Report:
+    """Kill workers at whatever instant a chance delay ends, also within a call."""
+    report, chance = Report(), random.Random(seed)
+    for number in range(runs):
+        workshop = _fresh(folder, f"{number}", merges=bool(number % 2))
+        code = AGAIN
+        while code == AGAIN:
+            worker = hire(workshop)
+            for _ in range(chance.randrange(CALLS_MAX)):
+                if not worker.next_call():
+                    break
+                worker.let_go()
+            if chance.random() < KILLED_SHARE:
+                select.select([], [], [], chance.random() * DELAY_S_MAX)
+                worker.kill()
+                report.kills += 1
+            else:
+                code = worker.run()
+        report.judge(workshop, code, f"run {number} of seed {seed}", counts_changes=False)
+    return report
+
+
+def main(task: str, place: str, *rest: str) -> None:
+    """Do one task and print its report."""
+    match task:
+        case "everywhere":
+            form, share, seed = rest
+            report = kill_everywhere(
+                Path(place), merges=form == "merged", share=float(share), seed=int(seed)
+            )
+        case _:
+            runs, seed = rest
+            report = kill_at_random(Path(place), runs=int(runs), seed=int(seed))
+    sys.stdout.write(json.dumps(asdict(report)))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
