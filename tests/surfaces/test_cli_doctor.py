@@ -1,6 +1,7 @@
 """`doctor` says what is wrong with a machine and a project, and how to mend it."""
 
 import json
+import shutil
 from typing import Any
 
 import pytest
@@ -66,6 +67,13 @@ def test_a_missing_store_exits_with_4(project: Project) -> None:
     project.store.unlink()
     code, lines = checks(project)
     assert (code, lines["checkpoints"]["found"].partition(":")[0]) == (4, "RollbackError")
+
+
+def test_a_missing_folder_is_not_taken_for_another_disk(project: Project) -> None:
+    _, before = checks(project)
+    shutil.rmtree(project.store.parent)
+    _, after = checks(project)
+    assert after["independence"] == before["independence"]
 
 
 def test_doctor_makes_nothing_where_nothing_is(project: Project) -> None:

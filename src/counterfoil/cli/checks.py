@@ -184,11 +184,9 @@ def _independence(places: Places) -> Line:
     return ok(name, "heads lie on another disk than checkpoints")
 
 
-def _device(path: Path) -> int | None:
-    try:
-        return path.parent.stat().st_dev
-    except OSError:
-        return None
+def _device(file: Path) -> int:
+    """Return the disk of a file, or the one on which it would be made."""
+    return next(at.stat().st_dev for at in file.resolve().parents if at.exists())
 
 
 def _folders(places: Places) -> list[Path]:

@@ -14,7 +14,7 @@ from counterfoil.compose import (
     open_records,
     places_of,
 )
-from counterfoil.core.errors import ConfigError, UnavailableError, UsageError
+from counterfoil.core.errors import ConfigError, IntegrityError, UnavailableError, UsageError
 from counterfoil.core.words import RunId, identifier
 from counterfoil.keeper import Keeper
 from counterfoil.settings import FILE_NAME, FOLDER_NAME, find_project, read_settings
@@ -140,7 +140,8 @@ def targets_or_records(project: Path | None, app: str | None) -> Keeper:
     _import(places, settings, app)
     try:
         return open_keeper(places.project)
-    except (UsageError, UnavailableError):
+    except (UsageError, IntegrityError, UnavailableError):
+        # Where stores or keys are at fault, opening those alone says so again.
         return records(project)
 
 

@@ -171,7 +171,7 @@ def abort(
             }
         )
         return
-    say(f"Run {name} is {ended.phase.value}: {ended.reason}.")
+    say(f"Run {name} has ended: {ended.phase.value}, {ended.reason}.")
     say(f"Recorded: {recorded}")
 
 
