@@ -46,7 +46,7 @@ def is_dead(holder: str) -> bool:
 def _this_place() -> _Place:
     try:
         boot = (PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        namespace = os.readlink(PROC / "self/ns/pid").strip("pid:[]")
+        namespace = str((PROC / "self/ns/pid").readlink()).strip("pid:[]")
     except OSError:
         return _Place(boot="", namespace="")
     return _Place(boot=boot, namespace=namespace)
