@@ -60,7 +60,7 @@ def check_frontier(size: int, frontier: Sequence[Hash]) -> None:
     """
     if size < 0 or size.bit_length() > FRONTIER_HASHES_MAX:
         raise FormatError(f"trace size {size} is outside 0 to 2^{FRONTIER_HASHES_MAX}")
-    if len(frontier) != size.bit_count() or any(len(h) != HASH_BYTES for h in frontier):
+    if len(frontier) != size.bit_count() or not {HASH_BYTES}.issuperset(map(len, frontier)):
         raise FormatError(f"frontier of {len(frontier)} hashes does not fit trace size {size}")
 
 
