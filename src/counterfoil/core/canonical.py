@@ -11,7 +11,6 @@ Source: RFC 8785 (JSON canonicalization scheme), through `rfc8785`.
 import base64
 import json
 import math
-import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -22,25 +21,12 @@ import rfc8785
 
 from counterfoil.core.bounds import INTEGER_MAX, JSON_DEPTH_MAX, RESULT_BYTES_MAX
 from counterfoil.core.errors import ContractError, FormatError
+from counterfoil.core.plain import MARK, plain_copy
 from counterfoil.core.words import Digest, Json
-
-MARK = "$counterfoil"
-"""Member that marks a value which JSON cannot hold as it is."""
 
 _T = TypeVar("_T")
 _encoder = msgspec.json.Encoder()
 _sorting_encoder = msgspec.json.Encoder(order="sorted")
-_plain_decoder: msgspec.json.Decoder[Json] = msgspec.json.Decoder(float_hook=lambda _: object())
-"""Gives for a float what no value is equal to."""
-
-_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
-_LONG_NUMBER = b"0" * 16
-"""With `_ZEROS`, finds digits that may be an integer beyond its bound, or its neighbour."""
-
-_BEYOND_UTF_16_UNIT = re.compile(rb"[\xf0-\xf4]")
-"""First byte of a character that UTF-16 sorts elsewhere than its code point says."""
-
-_MARKED = b'"' + MARK.encode("ascii") + b'"'
 
 
 def digest(content: bytes) -> Digest:
@@ -55,34 +41,13 @@ def canonical(value: Json) -> bytes:
         ContractError: The value is not normalised.
     """
     try:
-        if plain := _plain_copy(value):
+        if plain := plain_copy(value):
             return _sorting_encoder.encode(plain[0])  # the same bytes, many times faster
         return rfc8785.dumps(value)
     except RecursionError as error:
         raise ContractError(f"a value is nested deeper than {JSON_DEPTH_MAX}") from error
     except ValueError as error:
         raise ContractError(f"a value has no canonical form: {type(error).__name__}") from error
-
-
-def _plain_copy(value: object) -> tuple[Json] | None:
-    """Return a copy of a value that is its own normal form; None for every other.
-
-    Almost all values are plain: no float, mark or other class, integers and nesting far
-    from their bounds. What comes back from JSON as it went in is one of them, and a
-    compiled codec says so many times faster than the rules one by one.
-    """
-    try:
-        raw = _encoder.encode(value)
-    except (msgspec.MsgspecError, RecursionError, TypeError, ValueError):
-        return None
-    if raw.count(b"[") + raw.count(b"{") > JSON_DEPTH_MAX or _MARKED in raw:
-        return None
-    if _LONG_NUMBER in raw.translate(_ZEROS):
-        return None
-    if not raw.isascii() and _BEYOND_UTF_16_UNIT.search(raw):
-        return None
-    copy = _plain_decoder.decode(raw)
-    return (copy,) if copy == value else None
 
 
 def normalise(value: object, field: str) -> Json:
@@ -100,7 +65,7 @@ def normalise(value: object, field: str) -> Json:
             character, a datetime is naive, a member name is no text, nesting is deeper
             than `JSON_DEPTH_MAX`, or a type has no JSON form.
     """
-    if plain := _plain_copy(value):
+    if plain := plain_copy(value):
         return plain[0]
     return _normalise(value, field, JSON_DEPTH_MAX)
 
@@ -125,7 +90,8 @@ def _normalise(value: object, field: str, depth_left: int) -> Json:
             if isinstance(value, list | tuple):
                 items = cast("list[object]", value)  # narrowed only as far as list[Unknown]
                 return [_normalise(item, field, depth_left - 1) for item in items]
-            return _object(cast("Mapping[object, object]", value), field, depth_left - 1)
+            members = cast("Mapping[object, object]", value)  # the same, of Mapping
+            return _object(members, field, depth_left - 1)
         case _:
             raise ContractError(f"{field} holds a {type(value).__name__}, which has no JSON form")
 
@@ -185,7 +151,7 @@ def _unmark_bytes(value: Mapping[str, Json], field: str) -> bytes:
 
 def native(value: Json) -> Json:
     """Return a normalised value as a program wants it: marked bytes become bytes."""
-    if plain := _plain_copy(value):
+    if type(value) in (list, dict) and (plain := plain_copy(value)):
         return plain[0]
     if isinstance(value, list):
         items = cast("list[Json]", value)  # narrowed only as far as list[Unknown]
@@ -294,7 +260,7 @@ def storable(value: object) -> Json:
     as lists and datetimes as text; of types and depths without any form, the name of
     the type is kept.
     """
-    if plain := _plain_copy(value):
+    if plain := plain_copy(value):
         return plain[0]
     return _storable(value, JSON_DEPTH_MAX)
 
@@ -326,7 +292,8 @@ def _storable(value: object, depth_left: int) -> Json:
             items = cast("list[object]", value)  # narrowed only as far as list[Unknown]
             return [_storable(item, depth_left - 1) for item in items]
         case dict() | Mapping() if depth_left:
-            return _storable_object(cast("Mapping[object, object]", value), depth_left - 1)
+            members = cast("Mapping[object, object]", value)  # the same, of Mapping
+            return _storable_object(members, depth_left - 1)
         case datetime():
             return value.isoformat()
         case _:
@@ -356,7 +323,7 @@ def _marked(kind: str, text: str) -> Json:
 
 def restored(value: Json) -> Json:
     """Return the value that `storable` was given; what it did not write stays as it is."""
-    if plain := _plain_copy(value):
+    if type(value) in (list, dict) and (plain := plain_copy(value)):
         return plain[0]
     if isinstance(value, list):
         entries = cast("list[Json]", value)  # narrowed only as far as list[Unknown]

@@ -161,12 +161,8 @@ def seal_checkpoint(
         raise FormatError(f"a commit of {len(events)} events", run.run_id)
     state_bytes = _readable(encode(run), Run, "state")
     event_bytes = b"[" + b",".join(events) + b"]"
-    for what, size, bound in (
-        ("state", len(state_bytes), STATE_BYTES_MAX),
-        ("events", len(event_bytes), EVENTS_BYTES_MAX),
-    ):
-        if size > bound:
-            raise ContractError(f"{what} would have {size} bytes, the bound is {bound}", run.run_id)
+    _check_size("state", state_bytes, STATE_BYTES_MAX, run)
+    _check_size("events", event_bytes, EVENTS_BYTES_MAX, run)
     full = replace(
         header,
         state=digest(state_bytes),
@@ -176,10 +172,7 @@ def seal_checkpoint(
         environments=_names(run),
     )
     payload = encode(full)
-    if len(payload) > HEADER_BYTES_MAX:
-        raise ContractError(
-            f"header would have {len(payload)} bytes, the bound is {HEADER_BYTES_MAX}", run.run_id
-        )
+    _check_size("header", payload, HEADER_BYTES_MAX, run)
     envelope = seal(CHECKPOINT_TYPE, payload, signer)
     return Checkpoint(
         run_id=run.run_id,
@@ -191,6 +184,13 @@ def seal_checkpoint(
         events=event_bytes,
         settles=settles,
     )
+
+
+def _check_size(what: str, raw: bytes, bytes_max: int, run: Run) -> None:
+    if len(raw) > bytes_max:
+        raise ContractError(
+            f"{what} would have {len(raw)} bytes, the bound is {bytes_max}", run.run_id
+        )
 
 
 def _names(run: Run) -> tuple[EnvironmentName, ...]:

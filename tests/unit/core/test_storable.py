@@ -130,7 +130,9 @@ def test_a_mark_that_is_not_ours_stays_as_it_is(stored: Json) -> None:
     assert restored(stored) == stored
 
 
-@pytest.mark.parametrize("size", [pytest.param(32 * 2**20, id="C14 far more text than a row may hold")])
+@pytest.mark.parametrize(
+    "size", [pytest.param(32 * 2**20, id="C14 far more text than a row may hold")]
+)
 def test_a_large_result_is_kept_by_digest_and_size(size: int) -> None:
     kept = bounded("x" * size)
     assert (kept[MARK], kept["size"], len(encode(kept)) < 200) == ("large", size + 2, True)

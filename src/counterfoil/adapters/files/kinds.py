@@ -4,9 +4,10 @@ import json
 import re
 from collections.abc import Callable
 
-from counterfoil.core.canonical import MARK, native, normalise
+from counterfoil.core.canonical import native, normalise
 from counterfoil.core.errors import ContractError
 from counterfoil.core.intent import KindSpec
+from counterfoil.core.plain import MARK
 from counterfoil.core.task import PATHS, canonical_path
 from counterfoil.core.words import Json, Level, Risk
 

@@ -1,0 +1,48 @@
+"""Plain values: those that are their own normal form, told by a compiled codec.
+
+Almost all values are plain. The codec says so many times faster than the rules of
+`canonical`, one by one; what is not plain goes by the rules.
+"""
+
+import re
+
+import msgspec
+
+from counterfoil.core.bounds import JSON_DEPTH_MAX
+from counterfoil.core.words import Json
+
+MARK = "$counterfoil"
+"""Member that marks a value which JSON cannot hold as it is."""
+
+_encoder = msgspec.json.Encoder()
+_plain_decoder: msgspec.json.Decoder[Json] = msgspec.json.Decoder(float_hook=lambda _: object())
+"""Gives for a float what no value is equal to."""
+
+_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
+_LONG_NUMBER = b"0" * 16
+"""With `_ZEROS`, finds digits that may be an integer beyond its bound, or its neighbour."""
+
+_BEYOND_UTF_16_UNIT = re.compile(rb"[\xf0-\xf4]")
+"""First byte of a character that UTF-16 sorts elsewhere than its code point says."""
+
+_MARKED = b'"' + MARK.encode("ascii") + b'"'
+
+
+def plain_copy(value: object) -> tuple[Json] | None:
+    """Return a copy of a value that is its own normal form; None for every other.
+
+    Plain is: no float, mark or other class, and integers and nesting far from their
+    bounds. What comes back from JSON as it went in is one of these.
+    """
+    try:
+        raw = _encoder.encode(value)
+    except (msgspec.MsgspecError, RecursionError, TypeError, ValueError):
+        return None
+    if raw.count(b"[") + raw.count(b"{") > JSON_DEPTH_MAX or _MARKED in raw:
+        return None
+    if _LONG_NUMBER in raw.translate(_ZEROS):
+        return None
+    if not raw.isascii() and _BEYOND_UTF_16_UNIT.search(raw):
+        return None
+    copy = _plain_decoder.decode(raw)
+    return (copy,) if copy == value else None
