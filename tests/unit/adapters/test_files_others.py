@@ -11,6 +11,7 @@ from counterfoil.core.canonical import digest
 from counterfoil.core.errors import (
     PermissionDeniedError,
     StaleObservationError,
+    UnknownOutcomeError,
 )
 from counterfoil.core.receipt import Answer
 from counterfoil.core.words import Key
@@ -204,25 +205,26 @@ def test_a_newer_edit_stays_where_it_is(name: str, dies: bool, swift_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("nth", "left"),
+    ("nth", "moment"),
     [
-        pytest.param(1, {"b": "theirs, once more"}, id="after the exchange"),
-        pytest.param(2, {"b": "theirs, once more"}, id="after it was given back"),
+        pytest.param(1, "after", id="after the exchange"),
+        pytest.param(2, "before", id="before it is given back"),
+        pytest.param(2, "after", id="after it was given back"),
     ],
 )
-def test_the_newest_of_two_edits_stays(nth: int, left: Files, swift_path: Path) -> None:
+def test_the_newest_of_two_edits_stays(nth: int, moment: str, swift_path: Path) -> None:
     scene = Scene(swift_path, {"b": "1"})
 
     class Disk(SharedDisk):
         renames = -99
 
-        def step(self, method: str, moment: str, arguments: tuple[object, ...]) -> None:
+        def step(self, method: str, at: str, arguments: tuple[object, ...]) -> None:
             if method != "rename":
                 return
-            self.renames += moment == "before"
-            if (self.renames, moment) == (1, "before"):
+            self.renames += at == "before"
+            if (self.renames, at) == (1, "before"):
                 scene.replace("b", "theirs")
-            if (self.renames, moment) == (nth, "after"):
+            if (self.renames, at) == (nth, moment):
                 scene.replace("b", "theirs, once more")
 
     disk = Disk("", "", lambda: None)
@@ -231,9 +233,32 @@ def test_the_newest_of_two_edits_stays(nth: int, left: Files, swift_path: Path) 
     disk.renames = 0
     with pytest.raises(StaleObservationError):
         adapter.execute(asked)
-    visible = scene.visible
-    assert visible == left
+    assert scene.visible == {"b": "theirs, once more"}
     assert "ours" not in scene.files.values()
+    adapter.close()
+
+
+def test_programs_that_come_between_without_end_are_not_fought(swift_path: Path) -> None:
+    scene = Scene(swift_path, {"b": "1"})
+
+    class Disk(SharedDisk):
+        is_busy = False
+        edits = 0
+
+        def step(self, method: str, at: str, arguments: tuple[object, ...]) -> None:
+            if self.is_busy and (method, at) == ("rename", "before"):
+                self.edits += 1
+                scene.replace("b", f"edit {self.edits}")
+
+    disk = Disk("", "", lambda: None)
+    adapter = scene.open(disk)
+    asked = operation(adapter, "write", path="b", content="ours")
+    disk.is_busy = True
+    with pytest.raises(UnknownOutcomeError):
+        adapter.execute(asked)
+    disk.is_busy = False
+    assert answer(adapter).answer is Answer.ABSENT
+    assert scene.files["b"].startswith("edit")
     adapter.close()
 
 
@@ -307,6 +332,26 @@ def test_another_file_under_the_same_number_is_not_taken_for_ours(tmp_path: Path
     again = scene.open()
     assert answer(again).answer is Answer.ABSENT
     assert scene.files == {"b": "theirs"}
+    again.close()
+
+
+def test_a_file_that_others_deleted_in_the_dark_is_not_created_again(swift_path: Path) -> None:
+    scene = Scene(swift_path)
+
+    def die() -> None:
+        raise Death
+
+    disk = SharedDisk("rename", "after", die, nth=99)
+    adapter = scene.open(disk)
+    asked = operation(adapter, "write", path="b", content="ours")
+    disk.left = 1
+    assert isinstance(raised(lambda: adapter.execute(asked)), Death)
+    adapter.close()
+    (scene.root / "b").unlink()
+    again = scene.open()
+    assert answer(again).answer is Answer.FOUND
+    assert again.execute(asked).replayed
+    assert scene.files == {}
     again.close()
 
 
