@@ -517,6 +517,40 @@ def test_a_disk_that_takes_no_more_leaves_the_former_file(disk: str, path: Path)
     assert not (path.parent / ".keys.json.unfinished").exists()
 
 
+REFUSED_WITHOUT_ASSERTIONS = """
+import sys
+from pathlib import Path
+from counterfoil.core.envelope import CHECKPOINT_TYPE, seal, unseal
+from counterfoil.core.errors import ConfigError, SignatureError
+from counterfoil.keys import Purpose, keyring_of, load_keyring
+ring, refused = keyring_of(bytes(range(32))), []
+envelope = seal(CHECKPOINT_TYPE, b"{}", ring.signer(Purpose.LEASE))
+for act in (
+    lambda: load_keyring(Path(sys.argv[1])),
+    lambda: keyring_of(b"short"),
+    lambda: keyring_of(bytes(32)),
+    lambda: unseal(envelope, CHECKPOINT_TYPE, ring.verifiers(Purpose.CHECKPOINT)),
+):
+    try:
+        act()
+    except (ConfigError, SignatureError) as error:
+        refused.append(type(error).__name__)
+print(sys.flags.optimize, *refused)
+"""
+
+
+@pytest.mark.parametrize("flag", [pytest.param("-O", id="T24 T23 T7 without assertions")])
+def test_what_is_refused_does_not_rest_on_assertions(flag: str, path: Path) -> None:
+    path.chmod(0o644)
+    answer = subprocess.run(
+        [sys.executable, flag, "-c", REFUSED_WITHOUT_ASSERTIONS, str(path)],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert answer.stdout.split() == ["1", *["ConfigError"] * 3, "SignatureError"]
+
+
 ADD_FIVE = """
 import sys
 from pathlib import Path

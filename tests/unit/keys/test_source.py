@@ -312,14 +312,9 @@ def test_a_command_that_takes_too_long_is_given_up(code: str) -> None:
 @pytest.mark.parametrize("who", [pytest.param("child", id="T30 with its children")])
 def test_a_command_that_is_given_up_is_ended(who: str, tmp_path: Path) -> None:
     note = tmp_path / "pids"
-    code = (
-        "import os, subprocess\n"
-        "child = subprocess.Popen(['sleep', '60'])\n"
-        f"open({str(note)!r}, 'w').write(f'{{os.getpid()}} {{child.pid}}')\n"
-        "child.wait()"
-    )
+    script = f"sleep 60 & echo $$ $! > {shlex.quote(str(note))}; wait"
     with pytest.raises(UnavailableError):
-        open_source(program(code), command_ms=1_500)
+        open_source(command("sh", "-c", script), command_ms=2_000)
     own, child = map(int, note.read_text().split())
     assert [_is_running(own), _is_running(child)] == [False, False]
 
