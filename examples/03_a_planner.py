@@ -9,19 +9,19 @@ task, world = load_scenario(lesson())
 settings = Settings(store=Store(url="memory:"), heads=Heads(url="memory:"))
 keeper = cf.open(settings=settings, adapters=(SandboxAdapter(world),))
 
-PROPOSALS = (
-    '{"kind": "read_file", "arguments": {"path": "app.py"}, "preconditions": {"version": 0}}',
-    '{"kind": "write_file", "arguments": {"path": "keys.json", "content": ""},'
-    ' "key": "k-0", "preconditions": {"version": 0}}',
-    '{"kind": "write_file", "arguments": {"path": "app.py", "content": "%s"},'
-    ' "key": "k-1", "preconditions": {"version": 0}}',
-    '{"kind": "run_tests", "arguments": {"target": "unit"}, "preconditions": {"version": 1}}',
-    '{"kind": "finish", "preconditions": {"version": 1}}',
-)
+PROPOSALS = """\
+{"kind": "read_file", "arguments": {"path": "app.py"}, "preconditions": {"version": 0}}
+{"kind": "write_file", "arguments": {"path": "keys.json", "content": ""}, "key": "k-0", \
+"preconditions": {"version": 0}}
+{"kind": "write_file", "arguments": {"path": "app.py", "content": "%s"}, "key": "k-1", \
+"preconditions": {"version": 0}}
+{"kind": "run_tests", "arguments": {"target": "unit"}, "preconditions": {"version": 1}}
+{"kind": "finish", "preconditions": {"version": 1}}
+"""
 
 with keeper, keeper.run(task, run_id="lesson-1") as run:
     repaired = task.verifier.expected["sandbox"]["app.py"].replace("\n", "\\n")
-    for text in PROPOSALS:
+    for text in PROPOSALS.splitlines():
         try:
             proposal = run.propose(text.replace("%s", repaired))
             print(proposal.outcome)
