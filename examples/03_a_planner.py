@@ -26,7 +26,7 @@ with keeper, keeper.run(task, run_id="lesson-1") as run:
             proposal = run.propose(text.replace("%s", repaired))
             print(proposal.outcome)
             if proposal.outcome == "pending":
-                print("  settled:", run.settle().outcome)
+                print("which is", run.settle().outcome)
         except cf.CounterfoilError as error:
             print(type(error).__name__)
     print(run.state.phase, "after", run.state.spent.proposals, "proposals")
@@ -35,7 +35,7 @@ with keeper, keeper.run(task, run_id="lesson-1") as run:
 # read
 # PermissionDeniedError
 # pending
-#   settled: executed
+# which is executed
 # verified
 # finished
 # completed after 5 proposals
