@@ -120,7 +120,7 @@ def takes_silence_for_success(patch: pytest.MonkeyPatch) -> None:
 
 def overlooks_what_lies_beyond_the_head(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(recovery, "check_freshness", lambda *_: None)
-    patch.setattr(recovery, "_place", lambda *_: None)
+    patch.setattr(recovery, "place", lambda *_: None)
 
 
 CAUGHT: tuple[tuple[Break, Check], ...] = (

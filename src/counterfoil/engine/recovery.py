@@ -7,6 +7,8 @@ raised only after the head was read again and still shows this lease.
 """
 
 import time
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from counterfoil.core import codec
@@ -92,10 +94,18 @@ def open_run(parts: Parts, task: Task, run_id: RunId, *, wait_ms: int = 0) -> Op
     if held.status == "terminal":
         parts.heads.release(held)
         return _load(parts, held, task, holds_lease=False)
-    try:
+    with _given_back_on_failure(parts, held):
         return _take_over(parts, held, lease, task)
+
+
+@contextmanager
+def _given_back_on_failure(parts: Parts, held: Head) -> Generator[None]:
+    """Give the lease up when the opening fails, and tell why it failed, whatever else does."""
+    try:
+        yield
     except CounterfoilError:
-        parts.heads.release(held)
+        with suppress(CounterfoilError):  # the lease ends by itself at the latest
+            parts.heads.release(held)
         raise
 
 
@@ -157,7 +167,8 @@ def _create(parts: Parts, task: Task, run_id: RunId) -> Opening | None:
         head = present
     lease.extend(sent_at_ms=sent_at_ms, now_ms=parts.clock.monotonic_ms())
     ledger = Ledger(parts=parts, head=head, run=run, header=header, task=task, lease=lease)
-    _refuse_remembered(ledger, task)
+    with _given_back_on_failure(parts, head):
+        _refuse_remembered(ledger, task)
     return Opening(ledger=ledger, is_new=True, holds_lease=True)
 
 
@@ -166,15 +177,19 @@ def _refuse_remembered(ledger: Ledger, task: Task) -> None:
 
     Raises:
         RollbackError: Store and register have lost it.
+        LeaseLostError: It is as new as it looks, and another worker took it over.
     """
     run_id = ledger.run.run_id
     for name in adapters_of(ledger.parts, task):
+        alarm = _turned_back(name, run_id)
         try:
             served = acting.take(ledger, name)
         except FencedError as error:
-            raise _turned_back(name, run_id) from error
+            _confirm_alarm(ledger.parts, ledger.head, error)
+            raise alarm from error
         if served is not None:
-            raise _turned_back(name, run_id)
+            _confirm_alarm(ledger.parts, ledger.head, alarm)
+            raise alarm
 
 
 def _turned_back(name: str, run_id: RunId) -> RollbackError:

@@ -73,10 +73,20 @@ class Session:
         self._pulse: Pulse | None = None
 
     def start(self, *, is_new: bool) -> Self:
-        """Compare the world with the checkpoint, and begin to keep the lease."""
+        """Compare the world with the checkpoint, and begin to keep the lease.
+
+        Raises:
+            UnavailableError: The world cannot be looked at; the lease is given up.
+        """
         if self._holds_lease and not is_new and self.state.phase is Phase.RUNNING:
-            with suppress(FrozenError):  # the case is open and durable; every verb says so
+            try:
                 check_environments(self._ledger, self._task, self._rules())
+            except FrozenError:
+                pass  # the case is open and durable; every verb says so
+            except CounterfoilError:
+                with suppress(CounterfoilError):  # the lease ends by itself at the latest
+                    self.close()
+                raise
         if self._holds_lease and self._parts.runs_background:
             self._pulse = Pulse(ledger=self._ledger, lock=self._lock)
             self._pulse.start()
