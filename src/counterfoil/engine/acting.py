@@ -220,7 +220,9 @@ def forbid(ledger: Ledger, pending: Pending) -> LookUp:
     ensure_time(ledger, 0)
     adapter = adapter_of(ledger.parts, pending.intent.adapter)
     try:
-        return adapter.forbid(ledger.run.run_id, pending.key, pending.intent.kind, fence_of(ledger))
+        fence = fence_of(ledger)
+        answer = adapter.forbid(ledger.run.run_id, pending.key, pending.intent.kind, fence)
+        return _placed_answer(answer, pending)
     except (FencedError, IntegrityError):
         raise
     except Exception as error:  # an answer that did not come says nothing: unknown

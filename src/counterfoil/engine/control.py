@@ -57,8 +57,9 @@ def show(parts: Parts, run_id: RunId) -> RunView:
 def abort(parts: Parts, run_id: RunId, *, actor: str, reason: str, wait_ms: int = 0) -> Run:
     """End a run, whatever stands open, and seal what is known of a pending intent.
 
-    Where the adapter is at hand its fence is raised and it is asked by key first, so
-    that the trace says whether the effect happened.
+    Where the adapter is at hand its fence is raised first. Then it is told to make the
+    key impossible, if it can, or else asked by key, so that the trace says whether the
+    effect happened, and a call that is late finds its way barred where that can be.
 
     Args:
         parts: The engine.
@@ -97,17 +98,21 @@ def abort(parts: Parts, run_id: RunId, *, actor: str, reason: str, wait_ms: int 
 
 
 def _last_words(ledger: Ledger, pending: Pending | None) -> tuple[str, Receipt | None]:
-    """Return what the adapter says of the pending key, after its fence was raised."""
+    """Return what the adapter says of the pending key, once a late call is barred if it can be."""
     if pending is None:
         return "", None
     name = pending.intent.adapter
     if name not in ledger.parts.adapters:
         return f"adapter {name} was not at hand: the effect may have happened", None
     acting.take(ledger, name)
-    answer = acting.look_up(ledger, pending)
+    spec = ledger.parts.kinds.get(pending.intent.kind)
+    forbids = spec is not None and spec.forbids
+    answer = acting.forbid(ledger, pending) if forbids else acting.look_up(ledger, pending)
     match answer.answer:
         case Answer.FOUND | Answer.FOUND_OTHER:
             return "the target holds a receipt under the key", answer.receipt
+        case Answer.ABSENT if forbids:
+            return "the target holds no receipt under the key, and will never take it", None
         case Answer.ABSENT:
             return "the target holds no receipt under the key", None
         case Answer.UNKNOWN:

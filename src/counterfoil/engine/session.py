@@ -219,7 +219,9 @@ class Session:
                 except ContractError as error:
                     self._commit(Garbled(error=error))
                     raise
-            return self._propose(action, recorded_for(self._ledger, action))
+            proposal = self._propose(action, recorded_for(self._ledger, action))
+            self._position = self.state.cursor
+            return proposal
 
     def settle(self) -> Settlement | None:
         """Execute or reconcile the pending action; None when nothing is pending.
