@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from benchmarks.raw import RawFiles
 from benchmarks.stage import RUN_ID, TASK, do_steps, keeper_in
 from benchmarks.step import WARM_UP, row_bytes
 
-BLOCK = 50
+BLOCK = 20
 """Steps between two looks at the clock, and between raw commits of as many pairs."""
 
 EARLY = 10
@@ -30,12 +31,14 @@ class Written:
 
     Attributes:
         ours_s: Seconds of each block of steps.
+        cpu_s: Seconds of processor time in each of them.
         raw_s: Seconds of as many raw pairs of commits, right after it; first and last
-            window only, 0 elsewhere.
+            window only, next to nothing elsewhere.
         grown_bytes: Memory at the end, less memory after `EARLY` steps.
     """
 
     ours_s: list[float]
+    cpu_s: list[float]
     raw_s: list[float]
     grown_bytes: int
 
@@ -75,26 +78,28 @@ def _resident_bytes() -> int:
 
 
 def _write(folder: Path, steps: int, window: int) -> Written:
-    ours, raws = [], []
-    with keeper_in(folder) as keeper, keeper.run(TASK, RUN_ID) as run:
+    ours: list[float] = []
+    cpu: list[float] = []
+    raws: list[float] = []
+    with ExitStack() as stack:
+        keeper = stack.enter_context(keeper_in(folder))
+        run = stack.enter_context(keeper.run(TASK, RUN_ID))
         do_steps(run, EARLY)
         early_bytes = _resident_bytes()
-        raw = RawFiles(folder / "raw", row_bytes=row_bytes(folder / "project")) if window else None
-        if raw is not None:
-            raw.commit_some(WARM_UP)
+        raw = RawFiles(folder / "raw", row_bytes=row_bytes(folder / "project"))
+        stack.callback(raw.close)
+        raw.commit_some(WARM_UP if window else 0)
         for done in range(0, steps - EARLY, BLOCK):
-            began = time.perf_counter()
+            began, cpu_began = time.perf_counter(), time.process_time()
             do_steps(run, min(BLOCK, steps - EARLY - done))
-            between = time.perf_counter()
-            if raw is not None and (done < window or done >= steps - window):
-                raw.commit_some(BLOCK)
-                raws.append(time.perf_counter() - between)
-            else:
-                raws.append(0.0)
-            ours.append(between - began)
-        if raw is not None:
-            raw.close()
-        return Written(ours_s=ours, raw_s=raws, grown_bytes=_resident_bytes() - early_bytes)
+            ended, cpu_ended = time.perf_counter(), time.process_time()
+            ours.append(ended - began)
+            cpu.append(cpu_ended - cpu_began)
+            is_watched = done < window or done >= steps - window
+            raw.commit_some(BLOCK if is_watched and window else 0)
+            raws.append(time.perf_counter() - ended)
+        grown_bytes = _resident_bytes() - early_bytes
+    return Written(ours_s=ours, cpu_s=cpu, raw_s=raws, grown_bytes=grown_bytes)
 
 
 def _open(folder: Path) -> Held:

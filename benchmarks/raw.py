@@ -9,6 +9,9 @@ from counterfoil.stores.sqlite_store import STORE_SCHEMA
 
 HEAD_BYTES = 220
 
+CACHE_KIB = 256
+"""Little, since rows are only appended, and ours are measured in the same process."""
+
 
 class RawFiles:
     """Two SQLite files in two folders, written as durably as ours: WAL, FULL."""
@@ -48,4 +51,5 @@ def _opened(folder: Path, page_bytes: int) -> apsw.Connection:
     connection.execute(f"PRAGMA page_size = {page_bytes}")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
+    connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
     return connection
