@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TypedDict
 
 from benchmarks.figures import Figure, median, quiet, target
 from benchmarks.holder import BLOCK, EARLY, Held, Written, hold_run, write_run
@@ -45,14 +46,25 @@ def measure(folder: Path, *, is_quick: bool) -> list[Figure]:
     ]
 
 
+class Windows(TypedDict):
+    """Which blocks are compared, and what the early ones are called."""
+
+    early: slice
+    late: slice
+    beside: str
+
+
 def _rates(written: Written, steps: int, window: int) -> list[Figure]:
     """Compare medians of blocks, so that a pause of the machine counts once."""
     count = window // BLOCK
     early, late = slice(0, count), slice(-1 - count, -1)  # the last block is a short one
     name, beside = f"rate, last {window} of {steps}", f"the first {window} steps"
-    ours = _rate(name, median, written.ours_s, early, late, beside)
-    drift = _rate("  raw commits at the same times", median, written.raw_s, early, late, beside)
-    calm = _rate("  the quietest tenth", quiet, written.ours_s, early, late, beside)
+    windows: Windows = {"early": early, "late": late, "beside": beside}
+    ours = _rate(name, middle=median, times_s=written.ours_s, **windows)
+    drift = _rate(
+        "  raw commits at the same times", middle=median, times_s=written.raw_s, **windows
+    )
+    calm = _rate("  the quietest tenth", middle=quiet, times_s=written.ours_s, **windows)
     ratio = (ours.ratio or 0) / (drift.ratio or 1)
     cpu_first, cpu_last = median(written.cpu_s[early]), median(written.cpu_s[late])
     return [
@@ -79,6 +91,7 @@ def _rates(written: Written, steps: int, window: int) -> list[Figure]:
 
 def _rate(
     name: str,
+    *,
     middle: Callable[[list[float]], float],
     times_s: list[float],
     early: slice,
