@@ -135,9 +135,11 @@ class Settler:
         return acting.merged(pending.prestate, seen)
 
     def _execute(self, pending: Pending, rules: Rules) -> None:
-        spec = rules.kinds[pending.intent.kind]
+        spec, unsent = rules.kinds[pending.intent.kind], self._known
+        self._known = NOTHING  # an interrupt leaves a call that may have happened
         ended = acting.execute(self._ledger, self._task, pending, spec, self._volatile)
         if ended.is_unsent:
+            self._known = unsent
             raise UnavailableError(ended.reason, self._ledger.run.run_id, pending.key)
         if ended.receipt is not None:
             answer = found(ended.receipt)
