@@ -288,8 +288,9 @@ class Adapter(Protocol):
     def execute(self, operation: Operation) -> Receipt:
         """Do it, once per key, and return the receipt.
 
-        For reads and verifications the receipt has no id and no key; its result and
-        poststate count.
+        The result of a write is as `canonical.bounded` returns it, since the adapter
+        keeps it. For reads and verifications the result is any value, and it and the
+        poststate alone count.
         """
         ...
 

@@ -17,7 +17,7 @@ from tests.support.scenes import SECRET, TTL_MS, StillClock
 
 TASK = Task(
     id="restock",
-    policy=Policy(permissions=("shop.order", "shop.check", "shop.stock")),
+    policy=Policy(permissions=("shop.order", "shop.check", "shop.stock", "shop.photo")),
     verifier=Verification(kind="shop.check"),
 )
 
@@ -80,6 +80,10 @@ def effects_of(
     @effects.effect("shop.stock", risk="read_only")
     def stock(call: Call) -> Json:
         return {"orders": len(shop.orders)}
+
+    @effects.effect("shop.photo", risk="read_only")
+    def photo(call: Call) -> object:
+        return {"raw": b"\xff\x00", "text": "half \ud83d"}
 
     @effects.effect("shop.check", risk="verification")
     def check(call: Call) -> Json:

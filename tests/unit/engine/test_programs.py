@@ -272,3 +272,10 @@ def test_an_action_at_its_bound_can_still_freeze() -> None:
     with street.run() as run, pytest.raises(FrozenError):
         run.do("shop.order", sku="A" * (ARGUMENTS_BYTES_MAX - 1_000))
     assert run.state.phase is Phase.NEEDS_REVIEW
+
+
+@pytest.mark.parametrize("row", [pytest.param(None, id="C14 what a read returns")])
+def test_what_a_read_returns_is_the_same_now_and_on_replay(street: Street, row: None) -> None:
+    for _ in range(2):
+        with street.run() as run:
+            assert run.do("shop.photo") == {"raw": b"\xff\x00", "text": "half \ud83d"}

@@ -189,7 +189,7 @@ class FunctionAdapter:
             committed_at_ms=answered.committed_at_ms or (self._now_ms() if operation else 0),
             served=operation.served if operation else None,
             statement=operation.statement if operation else "",
-            result=bounded(answered.result),
+            result=bounded(answered.result) if spec.risk.writes else answered.result,
             replayed=answered.replayed,
         )
 
