@@ -162,7 +162,9 @@ def _create(parts: Parts, task: Task, run_id: RunId) -> Opening | None:
         head = parts.heads.create(run_id, row.digest, parts.owner, nonce, parts.ttl_ms)
     except (StaleHeadError, UnknownOutcomeError):
         present = parts.heads.read(run_id)
-        if present is None or present.nonce != nonce:
+        if present is None:
+            raise  # nothing is registered, or not yet: the next opening finds out
+        if present.nonce != nonce:
             return None
         head = present
     lease.extend(sent_at_ms=sent_at_ms, now_ms=parts.clock.monotonic_ms())
