@@ -11,10 +11,13 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from counterfoil.core.bounds import RESULT_BYTES_MAX
+from counterfoil.core.canonical import decode, encode
 from counterfoil.core.errors import (
     ConfigError,
     CounterfoilError,
     FencedError,
+    FormatError,
     IdempotencyConflictError,
     IntegrityError,
     LeaseLostError,
@@ -26,12 +29,15 @@ from counterfoil.core.intent import EnvironmentState, KindSpec, Pending
 from counterfoil.core.judge import Admitted
 from counterfoil.core.receipt import Answer, Fence, LookUp, Receipt, Served, unknown
 from counterfoil.core.task import Task
-from counterfoil.core.words import Json, Key
+from counterfoil.core.words import IntentDigest, Json, Key, RunId
 from counterfoil.engine.ledger import Ledger
 from counterfoil.engine.parts import Parts
 from counterfoil.ports import Adapter, Observation, Operation
 
 log = logging.getLogger("counterfoil.engine")
+
+RECEIPT_BYTES_MAX = 2 * RESULT_BYTES_MAX
+"""A result at its bound, and names around it."""
 
 LEASE_MARGIN_MS = 250
 """Time kept between the end of a call and the end of the lease."""
@@ -139,12 +145,35 @@ def execute(
 
 
 def _placed(receipt: Receipt, pending: Pending) -> Receipt:
-    """Return the receipt with a counted version where the state cannot be observed."""
+    """Return the receipt as it can be kept.
+
+    A state that cannot be observed gets a counted version. A receipt that could not be
+    read again loses its id, so that it becomes a case and not a run that cannot go on.
+    """
+    try:
+        decode(encode(receipt), Receipt, "receipt", bytes_max=RECEIPT_BYTES_MAX)
+    except (FormatError, UsageError) as error:
+        return _unreadable(pending, error.message)
     state = receipt.poststate
     if state.fingerprint:
         return receipt
     counted = replace(state, version=pending.prestate.version + 1)
     return replace(receipt, poststate=counted)
+
+
+def _unreadable(pending: Pending, why: str) -> Receipt:
+    return Receipt(
+        id="",
+        adapter=pending.intent.adapter,
+        kind=pending.intent.kind,
+        run_id=RunId(""),
+        key=Key(""),
+        digest=IntentDigest(""),
+        level=pending.level,
+        poststate=pending.prestate,
+        committed_at_ms=0,
+        result={"unreadable": why},
+    )
 
 
 def _placed_answer(answer: LookUp, pending: Pending) -> LookUp:
