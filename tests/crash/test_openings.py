@@ -1,5 +1,7 @@
 """Openings that fail half way: nothing stays held, and no false alarm is raised."""
 
+import asyncio
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -14,6 +16,8 @@ from counterfoil.core.errors import (
 from counterfoil.core.receipt import Fence, Served
 from counterfoil.core.run import Phase
 from counterfoil.core.words import Level, RunId
+from counterfoil.engine.aio import AsyncSession
+from counterfoil.engine.session import Session
 from counterfoil.keeper import Keeper
 from counterfoil.ports import Adapter, Head
 from counterfoil.stores.memory import MemoryHeads
@@ -114,3 +118,30 @@ def test_the_reason_why_a_run_does_not_open_is_told_even_if_the_lease_cannot_be_
 def _phase(stage: PlayStage) -> Phase:
     with Keeper(stage.parts()).run(stage.task, stage.run_id) as run:
         return run.state.phase
+
+
+def test_an_opening_that_is_cancelled_gives_the_run_back() -> None:
+    with sandbox_stage(Backend(), form=EAGER) as stage:
+        is_opening, may_open = threading.Event(), threading.Event()
+
+        def slowly() -> Session:
+            is_opening.set()
+            may_open.wait(timeout=60)
+            return opened(stage)
+
+        entering = AsyncSession(slowly)
+
+        async def enter_and_cancel() -> None:
+            task = asyncio.create_task(entering.__aenter__())
+            await asyncio.to_thread(is_opening.wait, 60)
+            task.cancel()
+            await asyncio.sleep(0)
+            may_open.set()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+        asyncio.run(enter_and_cancel())
+        entering._thread.shutdown(wait=True)
+        with opened(stage) as run:
+            write_once(run)
+        assert stage.effects() == ("app.py=sound",)

@@ -36,7 +36,12 @@ class AsyncSession:
         self._session: Session | None = None
 
     async def __aenter__(self) -> Self:
-        self._session = await self._in_thread(self._open)
+        try:
+            await self._in_thread(self._begin)
+        except BaseException:  # nobody will leave what was never entered
+            self._thread.submit(self._let_go)
+            self._thread.shutdown(wait=False)
+            raise
         return self
 
     async def __aexit__(
@@ -100,6 +105,13 @@ class AsyncSession:
     async def flush(self) -> None:
         """Await `Session.flush`."""
         await self._in_thread(self._held.flush)
+
+    def _begin(self) -> None:
+        self._session = self._open()
+
+    def _let_go(self) -> None:
+        if self._session is not None:
+            self._session.close()
 
     @property
     def _held(self) -> Session:
