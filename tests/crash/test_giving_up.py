@@ -65,7 +65,7 @@ def _disturbed_once() -> Callable[[World, Adapter], Adapter]:
     return lambda world, inner: Disturbed(inner, world, disturbed)
 
 
-@pytest.mark.parametrize("form", [pytest.param(form, id=f"acc-A13 {form.name}") for form in FORMS])
+@pytest.mark.parametrize("form", [pytest.param(form, id=form.name) for form in FORMS])
 @pytest.mark.parametrize("level", [Level.TRANSACTIONAL, Level.CONDITIONAL])
 def test_an_intent_that_another_actor_overtook_is_given_up_whatever_dies(
     level: Level, form: Form

@@ -15,7 +15,7 @@ SHARE = "0.08"
     "form",
     [
         pytest.param("merged", id="acc-A9 acc-A13 C02 files and functions, merged"),
-        pytest.param("eager", id="acc-A9 acc-A13 C02 files and functions, eager"),
+        pytest.param("eager", id="C02 files and functions, eager"),
     ],
 )
 def test_a_worker_killed_before_any_call_costs_and_repeats_nothing(
