@@ -20,9 +20,9 @@ from counterfoil.core.run import Run
 from counterfoil.core.trace import Event, Outcome
 from counterfoil.core.words import Digest, Key, Level, Risk, RunId
 
-LOOPS = 200
-ROUNDS = 100
-ROUNDS_QUICK = 25
+LOOPS = 10
+ROUNDS = 2_000
+ROUNDS_QUICK = 500
 STATE_BYTES = 1024
 SEAL_US_MAX = 100
 SECRET = b"benchmark secret, never used twice"

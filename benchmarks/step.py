@@ -12,9 +12,9 @@ from benchmarks.figures import Figure, median, quiet, target
 from benchmarks.raw import RawFiles
 from benchmarks.stage import RUN_ID, TASK, do_steps, keeper_in, scratch
 
-ROUNDS = 200
-ROUNDS_QUICK = 40
-STEPS_PER_BLOCK = 20
+ROUNDS = 600
+ROUNDS_QUICK = 100
+STEPS_PER_BLOCK = 5
 WARM_UP = 100
 
 SECONDS_MAX = 25.0
