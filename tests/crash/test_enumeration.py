@@ -30,6 +30,8 @@ from tests.support.stages import (
     shop_stage,
 )
 
+pytestmark = pytest.mark.timeout(600)  # thousands of runs, on however busy a machine
+
 EAGER_OR_MERGED, WITH_MARKS = FORMS[:2], FORMS[2:]
 ON_DISK = 1 / 3
 """Share of second deaths over SQLite; in memory it is all of them."""

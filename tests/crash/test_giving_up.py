@@ -29,6 +29,8 @@ from tests.support.stages import (
     sandbox_stage,
 )
 
+pytestmark = pytest.mark.timeout(600)  # thousands of runs, on however busy a machine
+
 TRIES_MAX = 4
 
 
