@@ -140,3 +140,13 @@ def test_a_journal_is_found_over_a_linked_folder(tmp_path: Path) -> None:
     do(adapter, "write", path="a", content="2")
     adapter.close()
     assert (tmp_path / "elsewhere/journal/journal.db").exists()
+
+
+def test_closing_twice_closes_nothing_that_another_has_opened(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, {"a": "1"})
+    first = scene.open()
+    first.close()
+    second = scene.open()
+    first.close()
+    assert second.observe(EVERYTHING).state.version == 0
+    second.close()

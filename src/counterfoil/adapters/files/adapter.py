@@ -50,6 +50,7 @@ class FilesAdapter:
         self._now_ms = now_ms
         self._account = account
         self._kinds = kinds.kinds()
+        self._is_closed = False
 
     @property
     def name(self) -> str:
@@ -147,8 +148,10 @@ class FilesAdapter:
             return answer
 
     def close(self) -> None:
-        """Let go of the root, the journal and its file."""
-        close_site(self._site)
+        """Let go of the root, the journal and its file; a second time does nothing."""
+        if not self._is_closed:
+            self._is_closed = True
+            close_site(self._site)
 
     @contextmanager
     def _turn(self) -> Generator[None]:
