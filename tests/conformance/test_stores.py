@@ -28,6 +28,7 @@ STORE_CAUGHT = [
     (saboteur_stores.ForgetsNames, orders.a_name_finds_every_worker_that_staged_it),
     (saboteur_stores.NormalisesIdentifiers, rows.odd_identifiers_come_back_as_they_are),
     (saboteur_stores.FoldsDigests, rows.what_is_no_digest_is_refused),
+    (saboteur_stores.ShortensDigests, rows.digests_that_begin_alike_are_different),
     (saboteur_stores.AcknowledgesAndForgets, rows.a_batch_is_stored_whole),
     (saboteur_stores.HalfBatch, rows.a_batch_with_one_refused_row_stores_nothing),
     (saboteur_stores.StaleReads, rows.a_second_connection_reads_what_was_put),

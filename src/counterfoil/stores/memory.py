@@ -196,7 +196,7 @@ class MemoryHeads:
         """Give the lease up, if it is still the caller's; otherwise do nothing."""
         with self._lock:
             present = self._heads.get(held.run_id)
-            if present is None or not held.nonce:
+            if present is None:
                 return
             if (present.nonce, present.lease_version) == (held.nonce, held.lease_version):
                 self._heads[held.run_id] = replace(present, owner="", nonce="", expires_at_ms=0)

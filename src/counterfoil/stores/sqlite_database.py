@@ -30,6 +30,7 @@ from counterfoil.stores.sqlite_driver import (
     translated,
     typed,
 )
+from counterfoil.stores.sqlite_guard import check_log, guard_of, lower_guard, raise_guard
 from counterfoil.stores.sqlite_log import has_lost_commits, log_of
 
 LOOKS_MAX = 3
@@ -39,9 +40,8 @@ LOOKS_MAX = 3
 class Database:
     """A database file and our one connection to it; safe to share by threads.
 
-    The log beside the file, `PATH-wal`, is part of the database and stays when the last
-    connection closes: a file without it has lost its newest commits. Between a failed
-    commit and its next use there is no connection.
+    The log beside the file, `PATH-wal`, is part of the database. Between a failed commit
+    and its next use there is no connection.
     """
 
     def __init__(self, path: Path, schema: Schema, mounts: Path = place.MOUNTS) -> None:
@@ -50,8 +50,9 @@ class Database:
         self._mounts = mounts
         self._lock = RLock()
         self._connection: Connection | None = None
-        self._names = str(path), str(log_of(path))
+        self._names = str(path), str(log_of(path)), str(guard_of(path))
         self._identity: tuple[int, int] | None = None
+        self._process_id = 0
         self._is_closed = False
         self._is_unsettled = False
 
@@ -121,31 +122,44 @@ class Database:
         """Let go of the file; a second time does nothing."""
         with self._lock:
             self._is_closed = True
-            self._drop()
+            if self._connection is not None:
+                self._drop(empties_log=True)
+                lower_guard(self._path)
 
     def _live(self) -> Connection:
         if self._is_closed:
             raise UsageError(f"{self._path} was closed by its user")
         if self._connection is not None:
+            if self._process_id != os.getpid():
+                raise UsageError(f"{self._path} was opened before a fork; open it again after it")
             return self._connection
         _check_files(self._path, self._mounts)
+        is_first, connection = raise_guard(self._path), None
         try:
-            self._connection = connect(self._path)
-            self._prepare(self._connection)
+            connection = self._opened()
         except apsw.Error as error:
-            raise self._after(error, committing=False) from error
-        except CounterfoilError:
-            self._drop()
+            raise translated(error, self._path, committing=False) from error
+        finally:
+            if is_first and connection is None:
+                lower_guard(self._path)
+        self._connection, self._process_id = connection, os.getpid()
+        return connection
+
+    def _opened(self) -> Connection:
+        connection = connect(self._path)
+        try:
+            self._prepare(connection)
+        except BaseException:
+            keep_log(connection, is_kept=True)
+            connection.close(force=True)
             raise
-        return self._connection
+        return connection
 
     def _prepare(self, connection: Connection) -> None:
         """Make the connection fit for use; until then closing it changes no file."""
         keep_log(connection, is_kept=True)
-        if connection.readonly("main"):
-            raise UnavailableError(f"{self._path} cannot be written")
         set_pragmas(connection, self._path)
-        _check_log(connection, self._path)
+        _check_frames(connection, self._path)
         migrate(connection, self._schema)
         if self._schema.is_small and not _is_whole(connection):
             raise FormatError(f"{self._path} is damaged")
@@ -158,10 +172,12 @@ class Database:
 
     def _check_names(self) -> None:
         """Refuse to write to a file that has lost its name, since nobody would read it."""
-        path, log = self._names
+        path, log, guard = self._names
         if place.identity(path) != self._identity or not os.access(log, os.F_OK):
             self._drop_as_it_is()
             raise FormatError(f"{path} or its log was replaced while it was open")
+        if not os.access(guard, os.F_OK):
+            raise_guard(self._path)
 
     def _after(self, error: apsw.Error, *, committing: bool) -> CounterfoilError:
         """Return what an error means, having dropped a connection it spoils."""
@@ -185,12 +201,13 @@ class Database:
             keep_log(self._connection, is_kept=True)
         self._drop()
 
-    def _drop(self) -> None:
+    def _drop(self, *, empties_log: bool = False) -> None:
         connection, self._connection = self._connection, None
         if connection is None:
             return
         try:
-            connection.pragma("journal_size_limit", 0)
+            if empties_log:
+                connection.pragma("journal_size_limit", 0)
             connection.close(force=True)
         except apsw.Error as error:
             raise translated(error, self._path, committing=False) from error
@@ -202,17 +219,12 @@ def _check_files(path: Path, mounts: Path) -> None:
     if not size_bytes:
         # SQLite would take an empty file for a database to be filled, and delete its log.
         raise FormatError(f"{path} is {'gone' if size_bytes is None else 'empty'}")
-    log = log_of(path)
-    if place.check_file(log) is None:
-        raise FormatError(
-            f"{log} is gone, and with it the newest commits",
-            move=f"stop and bring {log} back; if a tool that closed the database in good order "
-            "took it away, put an empty file of mode 600 in its place",
-        )
+    check_log(path)
+    place.check_file(log_of(path))
     place.check_file(path.with_name(path.name + "-shm"))
 
 
-def _check_log(connection: Connection, path: Path) -> None:
+def _check_frames(connection: Connection, path: Path) -> None:
     """Refuse a log that was damaged after its commits were acknowledged.
 
     Others may write meanwhile, so a look counts only if nothing moved under it.

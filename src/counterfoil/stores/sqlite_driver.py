@@ -97,10 +97,6 @@ class Connection(Protocol):
         """Set an option of the file."""
         ...
 
-    def readonly(self, name: str, /) -> bool:
-        """Return whether the file cannot be written."""
-        ...
-
     def wal_checkpoint(self, dbname: str | None = None, mode: int = 0) -> tuple[int, int]:
         """Move the log into the file."""
         ...

@@ -4,7 +4,6 @@ The file is made under another name and linked to its own, so an empty or partia
 under that name is damage, and is never filled.
 """
 
-import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -16,9 +15,8 @@ from counterfoil.stores import place
 from counterfoil.stores.migrate import Schema, create
 from counterfoil.stores.sqlite_database import Database
 from counterfoil.stores.sqlite_driver import Connection, connect, set_pragmas, translated
+from counterfoil.stores.sqlite_guard import guard_of, make_empty
 from counterfoil.stores.sqlite_log import log_of
-
-CREATE_NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW
 
 
 def open_database(
@@ -35,8 +33,8 @@ def open_database(
         path: The file; its folder is created with mode 700 along with it.
         schema: The kind of database.
         create_first: Writes the first rows of a created file; None creates nothing.
-        missing: What to raise when there is no file and none is created, or when a log
-            without its file shows that there was one.
+        missing: What to raise when there is no file and none is created, or when its log
+            or guard shows that there was one.
         mounts: Table of mounts, in the form of /proc/self/mountinfo.
 
     Raises:
@@ -50,7 +48,8 @@ def open_database(
         place.make_folder(path.parent)
         place.check_folder(path.parent, mounts)
     if place.check_file(path) is None:
-        if create_first is None or place.check_file(log_of(path)):
+        was_there = place.check_file(log_of(path)) or place.check_file(guard_of(path)) is not None
+        if create_first is None or was_there:
             raise missing
         _create(path, schema, create_first)
     database = Database(path, schema, mounts)
@@ -63,9 +62,8 @@ def _create(path: Path, schema: Schema, create_first: Callable[[Connection], Non
     try:
         with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
             made = Path(folder) / "new"
-            _make_empty(made)
+            make_empty(made)
             _fill(made, schema, create_first)
-            _make_empty(log_of(path))
             try:
                 path.hardlink_to(made)
             except FileExistsError:
@@ -73,14 +71,6 @@ def _create(path: Path, schema: Schema, create_first: Callable[[Connection], Non
         place.sync_folder(path.parent)
     except OSError as error:
         raise UnavailableError(f"cannot create {path}: {error.strerror}") from error
-
-
-def _make_empty(path: Path) -> None:
-    """Create an empty file of mode 600, unless it is there."""
-    try:
-        os.close(os.open(path, CREATE_NEW, 0o600))
-    except FileExistsError:
-        place.check_file(path)
 
 
 def _fill(path: Path, schema: Schema, create_first: Callable[[Connection], None]) -> None:

@@ -58,7 +58,7 @@ RETURNING owner, expires_at_ms
 """
 _RELEASE = """
 UPDATE head SET owner = '', nonce = '', expires_at_ms = 0
-WHERE run_id = ? AND nonce = ? AND lease_version = ? AND nonce <> ''
+WHERE run_id = ? AND nonce = ? AND lease_version = ?
 """
 
 
@@ -247,8 +247,14 @@ class SqliteHeads:
         return self._heads(_BY_ORDER, (after, max(0, limit)))
 
     def floor_ms(self) -> int:
-        """Return the latest moment that the register has acted on."""
-        return self._database.rows(_Floor, "SELECT floor_ms FROM register", ())[0].floor_ms
+        """Return the latest moment that the register has acted on.
+
+        Raises:
+            FormatError: The register has lost its name and its clock.
+        """
+        for row in self._database.rows(_Floor, "SELECT floor_ms FROM register", ()):
+            return row.floor_ms
+        raise _nameless()
 
     def pragmas(self) -> dict[str, str]:
         """Return the pragmas of the file, as read back."""
@@ -311,8 +317,12 @@ def _clock(connection: Connection, wall_ms: int) -> tuple[int, str]:
     """Return the register's time and incarnation, and keep the time."""
     row = connection.execute(_CLOCK, (wall_ms,)).fetchone()
     if row is None:
-        raise FormatError("the register has lost its name and its clock")
+        raise _nameless()
     return typed(row, tuple[int, str])
+
+
+def _nameless() -> FormatError:
+    return FormatError("the register has lost its name and its clock")
 
 
 def _compared(head: Head) -> tuple[str, int, bytes, str, int]:

@@ -23,6 +23,7 @@ STORE_CLAUSES: tuple[Callable[[StoreBench], None], ...] = (
     rows.a_put_whose_answer_was_lost_can_be_repeated,
     rows.what_was_put_first_is_kept,
     rows.losers_of_a_race_do_not_overwrite_winners,
+    rows.digests_that_begin_alike_are_different,
     rows.runs_are_kept_apart,
     rows.a_batch_is_stored_whole,
     rows.a_batch_with_one_refused_row_stores_nothing,

@@ -144,6 +144,7 @@ def a_lease_is_not_taken_from_an_old_head(bench: HeadBench) -> None:
         replace(free, checkpoint=head.checkpoint),
         replace(free, lease_version=0),
         replace(free, nonce=head.nonce),
+        replace(free, owner="another"),
         replace(free, status="active"),
         replace(free, incarnation="another register"),
     )

@@ -137,6 +137,15 @@ class FoldsDigests(Passing):
         return self.inner.get(run_id, Digest(checkpoint.lower()))
 
 
+class ShortensDigests(Passing):
+    """Takes the first digits of a digest for the whole."""
+
+    def get(self, run_id: RunId, checkpoint: Digest) -> Checkpoint | None:
+        """Return the first row whose digest begins alike."""
+        rows = self.inner.trace(run_id, -1, MANY)
+        return next((row for row in rows if row.digest[:16] == checkpoint[:16]), None)
+
+
 class AcknowledgesAndForgets(Passing):
     """Says that it stored a batch, and stored its first row."""
 

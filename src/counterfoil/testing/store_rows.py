@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from counterfoil.core.bounds import EVENTS_BYTES_MAX, INTEGER_MAX
 from counterfoil.core.errors import LeaseLostError, UsageError
-from counterfoil.core.words import RunId
+from counterfoil.core.words import Digest, RunId
 from counterfoil.ports import Mark
 from counterfoil.testing.expect import expect
 from counterfoil.testing.store_bench import (
@@ -114,6 +114,18 @@ def losers_of_a_race_do_not_overwrite_winners(bench: StoreBench) -> None:
     expect(
         [store.get(RUN, row.digest) for row in rows] == rows, "both checkpoints of a race are got"
     )
+
+
+def digests_that_begin_alike_are_different(bench: StoreBench) -> None:
+    """An index over the first digits of a digest finds rows; the whole digest decides."""
+    store, row = bench.open(), checkpoint(0)
+    alike = [replace(checkpoint(0), digest=Digest(row.digest[:-1] + digit)) for digit in "0123"]
+    rows = [replace(each, envelope=each.digest.encode()) for each in alike]
+    store.put(rows)
+    for each in rows:
+        expect(store.get(RUN, each.digest) == each, "each digest gets its own row")
+    unknown = Digest(row.digest[:-1] + "4")
+    expect(store.get(RUN, unknown) is None, "a digest that only begins alike gets nothing")
 
 
 def runs_are_kept_apart(bench: StoreBench) -> None:

@@ -52,6 +52,7 @@ def test_files_and_folders_are_created_for_us_alone(
         "a": 0o700,
         "b": 0o700,
         "store.db": 0o600,
+        "store.db-open": 0o600,
         "store.db-wal": 0o600,
         "store.db-shm": 0o600,
     }

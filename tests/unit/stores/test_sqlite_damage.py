@@ -1,7 +1,9 @@
 """A damaged or missing database is a named error; its files stay, and nothing takes their place."""
 
 import shutil
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,9 +15,10 @@ from counterfoil.core.errors import (
     IntegrityError,
     RollbackError,
 )
+from counterfoil.core.words import RunId
 from counterfoil.stores.sqlite import open_inbox
 from counterfoil.stores.sqlite_log import FRAME, HEADER, has_lost_commits
-from counterfoil.testing.store_bench import RUN, checkpoint, move
+from counterfoil.testing.store_bench import RUN, checkpoint, created, move
 from tests.support.store_process import first_head, heads_at, store_at
 
 GENERATIONS = 9
@@ -110,6 +113,20 @@ def test_a_damaged_database_is_refused_and_stays_as_it_is(
     assert contents(tmp_path) == before
 
 
+@pytest.mark.parametrize("row", [pytest.param("C16", id="C16")])
+def test_a_register_is_checked_whole_when_it_opens(row: str, tmp_path: Path) -> None:
+    heads = heads_at(tmp_path)
+    for number in range(200):
+        created(heads, RunId(f"run {number:03}"))
+    heads.close()
+    pages = (tmp_path / HEADS).stat().st_size // HEADS_PAGE_BYTES
+    flip(tmp_path / HEADS, at=(pages - 2) * HEADS_PAGE_BYTES)
+    before = contents(tmp_path)
+    with pytest.raises(FormatError, match="is damaged"):
+        heads_at(tmp_path)
+    assert contents(tmp_path) == before
+
+
 def read_everything(opened: object) -> None:
     """Read every row, so that damage that opening does not meet is met."""
     try:
@@ -163,18 +180,51 @@ def test_an_inbox_that_is_not_there_is_a_wrong_setting(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "leave",
-    [pytest.param(walked, id="C16 after a kill"), pytest.param(settled, id="C16 after a close")],
-)
-def test_a_log_that_is_gone_is_seen(leave: Callable[[Path], None], tmp_path: Path) -> None:
-    leave(tmp_path)
+@pytest.mark.parametrize("row", [pytest.param("C16", id="C16")])
+def test_a_log_that_is_gone_after_a_kill_is_seen(row: str, tmp_path: Path) -> None:
+    walked(tmp_path)
     for name, open_one in ((STORE, store_at), (HEADS, heads_at)):
         (tmp_path / f"{name}-wal").unlink()
         before = contents(tmp_path)
-        with pytest.raises(FormatError, match="is gone, and with it the newest commits"):
-            open_one(tmp_path)
+        for _ in range(2):
+            with pytest.raises(FormatError, match="is gone, and with it the newest commits"):
+                open_one(tmp_path)
         assert contents(tmp_path) == before
+
+
+def test_a_log_that_another_program_took_in_good_order_is_not_missed(tmp_path: Path) -> None:
+    settled(tmp_path)
+    for name in (STORE, HEADS):
+        with closing(sqlite3.connect(tmp_path / name)) as connection:
+            connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+        assert not (tmp_path / f"{name}-wal").exists()
+    assert_complete(tmp_path)
+
+
+def test_a_database_copied_without_its_log_opens(tmp_path: Path) -> None:
+    settled(tmp_path)
+    for name in (STORE, HEADS):
+        copy = tmp_path / "copy" / name
+        copy.parent.mkdir(parents=True, mode=0o700)
+        shutil.copy(tmp_path / name, copy)
+    (tmp_path / "copy").chmod(0o700)
+    assert_complete(tmp_path / "copy")
+
+
+def test_a_guard_stands_from_opening_to_closing(tmp_path: Path) -> None:
+    guard = tmp_path / "state" / "heads.db-open"
+    first = heads_at(tmp_path)
+    store = store_at(tmp_path)
+    head = first_head(store, first)
+    second = heads_at(tmp_path)
+    second.close()
+    assert guard.exists()
+    guard.unlink()
+    first.advance([move(head)])
+    assert guard.exists()
+    first.close()
+    store.close()
+    assert not guard.exists()
 
 
 @pytest.mark.parametrize("row", [pytest.param("C16", id="C16")])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from counterfoil.core.errors import UnavailableError
+from counterfoil.core.errors import UnavailableError, UsageError
 from counterfoil.stores import sqlite_driver
 from counterfoil.testing.store_bench import RUN, checkpoint, move
 from tests.support.sources import ROOT
@@ -74,6 +74,34 @@ def test_a_lock_that_stands_too_long_is_unavailable_and_nothing_happened(
     heads.close()
     store.close()
     assert moved.generation == 1
+
+
+@pytest.mark.parametrize("row", [pytest.param("C16", id="C16 b")])
+def test_a_file_that_cannot_be_settled_is_unavailable_until_it_can(
+    row: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_driver, "BUSY_WAIT_MS", SHORT_WAIT_MS)
+    other, store = store_at(tmp_path), store_at(tmp_path)
+    store.put([checkpoint(0)])
+    store._database._is_unsettled = True
+    store._database._drop_as_it_is()
+    with another("hold", tmp_path, "project/store.db"):
+        for _ in range(2):
+            with pytest.raises(UnavailableError, match="locked by another process"):
+                store.get(RUN, checkpoint(0).digest)
+    assert store.get(RUN, checkpoint(0).digest) == checkpoint(0)
+    assert (tmp_path / "project" / "store.db-wal").stat().st_size == 0
+    store.put([checkpoint(1)])
+    store.close()
+    other.close()
+
+
+def test_a_connection_is_not_used_after_a_fork(tmp_path: Path) -> None:
+    store = store_at(tmp_path)
+    store._database._process_id -= 1
+    with pytest.raises(UsageError, match="before a fork"):
+        store.get(RUN, checkpoint(0).digest)
+    store.close()
 
 
 @pytest.mark.parametrize("row", [pytest.param("C16", id="C16 b")])
