@@ -6,7 +6,8 @@ adapter is asked by key before anything may be executed.
 
 from dataclasses import dataclass
 
-from counterfoil.core.errors import CounterfoilError
+from counterfoil.core.approval import statement_digest
+from counterfoil.core.errors import CounterfoilError, StaleObservationError
 from counterfoil.core.intent import EnvironmentState, KindSpec, Pending
 from counterfoil.core.receipt import LookUp
 from counterfoil.core.reconcile import (
@@ -17,6 +18,7 @@ from counterfoil.core.reconcile import (
     Send,
     Verdict,
     Wait,
+    movement,
     reconcile,
 )
 from counterfoil.core.review import CaseReason
@@ -71,6 +73,28 @@ class Look:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Await:
+    """Wait for a person: the intent may not be sent as things stand."""
+
+    pending: Pending
+    lack: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Release:
+    """Record that the approved call leaves for the first time, and only then call."""
+
+    pending: Pending
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Perform:
+    """Execute an approved read or verification; it changes nothing."""
+
+    pending: Pending
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Execute:
     """Call the adapter."""
 
@@ -99,10 +123,12 @@ class Conclude:
     verdict: Verdict
 
 
-Effect = Idle | Ask | Look | Execute | SendAgain | Forbid | Conclude
+Effect = Idle | Ask | Look | Await | Release | Perform | Execute | SendAgain | Forbid | Conclude
 
 
-def next_effect(run: Run, known: Known, spec: KindSpec | None, now_ms: int) -> Effect:
+def next_effect(
+    run: Run, known: Known, spec: KindSpec | None, now_ms: int, lack: str = ""
+) -> Effect:
     """Return the one thing that must happen now.
 
     Args:
@@ -110,6 +136,7 @@ def next_effect(run: Run, known: Known, spec: KindSpec | None, now_ms: int) -> E
         known: What the session knows of the pending intent.
         spec: Declaration of the pending kind; None when its adapter is not at hand.
         now_ms: UTC, never before the run's floor.
+        lack: Why the pending intent may not be sent; empty when it may.
     """
     pending = run.pending
     if pending is None or run.phase is not Phase.RUNNING:
@@ -117,12 +144,16 @@ def next_effect(run: Run, known: Known, spec: KindSpec | None, now_ms: int) -> E
     if spec is None:
         reason = f"no adapter at hand declares {pending.intent.kind}"
         return Conclude(pending=pending, verdict=Wait(reason=reason))
+    if pending.sends == 0:
+        return _first_sending(run, pending, known, lack)
     if known.is_unsent:
-        return Execute(pending=pending)
+        return Await(pending=pending, lack=lack) if lack else _sending(pending)
+    if pending.is_cleared:
+        return Await(pending=pending, lack=lack) if lack else SendAgain(pending=pending)
     if known.refusal is not None and pending.sends == 1:
         return Conclude(pending=pending, verdict=GiveUp(error=known.refusal))
     if known.answer is None:
-        return _first_question(pending)
+        return _first_question(pending, known)
     if known.observed is None:
         return Look(pending=pending)
     footing = Footing(
@@ -130,11 +161,14 @@ def next_effect(run: Run, known: Known, spec: KindSpec | None, now_ms: int) -> E
         forbidden=known.is_forbidden,
         now_ms=now_ms,
         refusal=known.refusal,
+        live=known.is_live,
     )
     verdict = reconcile(
         pending, run.run_id, known.answer, known.observed, spec=spec, footing=footing
     )
     match verdict:
+        case Send() if lack:
+            return Await(pending=pending, lack=lack)
         case Send():
             return SendAgain(pending=pending)
         case MakeImpossible():
@@ -143,11 +177,45 @@ def next_effect(run: Run, known: Known, spec: KindSpec | None, now_ms: int) -> E
             return Conclude(pending=pending, verdict=verdict)
 
 
-def _first_question(pending: Pending) -> Effect:
+def _first_sending(run: Run, pending: Pending, known: Known, lack: str) -> Effect:
+    """Look at the world once more before an approved call leaves: it binds what was seen."""
+    if lack:
+        return Await(pending=pending, lack=lack)
+    if known.observed is None:
+        return Look(pending=pending)
+    moved = movement(pending.prestate, known.observed)
+    if moved in ("instance", "account"):
+        review = Review(
+            reason=CaseReason.ENVIRONMENT_DRIFT,
+            finding=f"the {moved} of {pending.intent.adapter} is another one",
+            observed=known.observed,
+        )
+        return Conclude(pending=pending, verdict=review)
+    if moved:
+        stale = StaleObservationError(
+            f"the {moved} changed after it was proposed", run.run_id, pending.key
+        )
+        return Conclude(pending=pending, verdict=GiveUp(error=stale, observed=known.observed))
+    if pending.intent.risk.writes:
+        return Release(pending=pending)
+    return Perform(pending=pending)
+
+
+def _sending(pending: Pending) -> Effect:
+    """Call under the approvals that are on record for this call, or record others first."""
+    if pending.released != statement_digest(pending.approvals):
+        return SendAgain(pending=pending)
+    return Execute(pending=pending)
+
+
+def _first_question(pending: Pending, known: Known) -> Effect:
     if pending.level is not Level.BLIND:
         return Ask(pending=pending)
+    if known.observed is None:
+        return Look(pending=pending)
     review = Review(
         reason=CaseReason.OUTCOME_UNKNOWN,
         finding=f"{pending.intent.kind} may have happened, and its target cannot be asked",
+        observed=known.observed,
     )
     return Conclude(pending=pending, verdict=review)

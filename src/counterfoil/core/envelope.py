@@ -152,6 +152,16 @@ def key_ids(envelope: bytes) -> tuple[str, ...]:
     return tuple(signature.keyid for signature in opened.signatures)
 
 
+def payload_of(envelope: bytes) -> bytes:
+    """Return the payload of an envelope without verifying it: for what was verified before.
+
+    Raises:
+        FormatError: The bytes are no envelope.
+    """
+    opened = decode(envelope, Envelope, "envelope", bytes_max=ENVELOPE_BYTES_MAX)
+    return _base64(opened.payload, "payload")
+
+
 def _base64(text: str, what: str) -> bytes:
     try:
         raw = base64.b64decode(text, validate=True)

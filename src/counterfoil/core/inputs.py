@@ -11,6 +11,7 @@ from counterfoil.core.review import Case
 from counterfoil.core.run import Run
 from counterfoil.core.task import Task
 from counterfoil.core.trace import Event, Outcome
+from counterfoil.core.trust import NOBODY, TrustRoots
 from counterfoil.core.words import IntentDigest, Json
 
 Facts = Mapping[str, Mapping[str, Json]]
@@ -18,11 +19,19 @@ Facts = Mapping[str, Mapping[str, Json]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rules:
-    """What a run is held to: the task, the declared kinds, and the time of the input."""
+    """What a run is held to.
+
+    Attributes:
+        task: Its task.
+        kinds: Declared kinds by name.
+        now_ms: Time of the input, UTC.
+        roots: Who may sign statements.
+    """
 
     task: Task
     kinds: Mapping[str, KindSpec]
     now_ms: int
+    roots: TrustRoots = NOBODY
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,10 +72,12 @@ class Recorded:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Proposed:
-    """A planner proposes an action."""
+    """A planner proposes an action; the challenge and preview serve if it must wait."""
 
     action: Action
     action_id: str
+    challenge: str = ""
+    preview: str = ""
     recorded: Recorded | None = None
     environments: tuple[EnvironmentState, ...] = ()
     facts: Facts | None = None
@@ -154,6 +165,71 @@ class Aborted:
     receipt: Receipt | None = None
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Approved:
+    """An approval of the pending intent is at hand; `envelope` is its text."""
+
+    envelope: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Denied:
+    """A denial of the pending intent is at hand."""
+
+    envelope: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Revoked:
+    """A revocation of a bound approval is at hand."""
+
+    envelope: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Released:
+    """The approved call is about to leave for the first time."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lapsed:
+    """The time of bound approvals was seen to be over, before the call left."""
+
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Withdrawn:
+    """The planner takes back what has not been sent."""
+
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StatementRefused:
+    """A genuine statement was refused."""
+
+    envelope: str
+    signer: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Decided:
+    """A decision on the open case is at hand, and the matter was looked at again."""
+
+    envelope: str
+    receipt: Receipt | None = None
+    observed: EnvironmentState | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Migrated:
+    """A reviewer lets the run go on under another version of its task."""
+
+    envelope: str
+
+
 Input = (
     Proposed
     | Garbled
@@ -166,4 +242,13 @@ Input = (
     | CaseOpened
     | Observed
     | Aborted
+    | Approved
+    | Denied
+    | Revoked
+    | Released
+    | Lapsed
+    | Withdrawn
+    | StatementRefused
+    | Decided
+    | Migrated
 )

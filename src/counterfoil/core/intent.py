@@ -141,7 +141,17 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         prestate: State of the environment that it was built on.
         first_sent_at_ms: Earliest moment at which it can have been sent, UTC.
         last_sent_at_ms: The same for the latest call.
-        sends: Calls under this key that may have left; at least 1.
+        sends: Calls under this key that may have left; 0 while it waits for a person.
+        approvals_required: How many distinct approvers must sign; 0 for none.
+        policy_version: Version of the policy that asks for them; empty when none does.
+        challenge: Random, issued with the request; empty when none is needed.
+        requested_at_ms: When the request was issued, UTC.
+        preview: What would change, for people.
+        approvals: Envelopes of the approvals that were bound, as they were signed.
+        revoked: By approver, until when what he signed was taken back, UTC.
+        released: What the latest call left under, see `approval.statement_digest`.
+        released_until_ms: First moment at which that no longer covers a commit, UTC.
+        is_cleared: A reviewer confirmed that it has not happened: one more call.
     """
 
     action_id: str
@@ -154,6 +164,16 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     first_sent_at_ms: int
     last_sent_at_ms: int
     sends: int = 1
+    approvals_required: int = 0
+    policy_version: str = ""
+    challenge: str = ""
+    requested_at_ms: int = 0
+    preview: str = ""
+    approvals: tuple[str, ...] = ()
+    revoked: dict[str, int] = {}
+    released: str = ""
+    released_until_ms: int = 0
+    is_cleared: bool = False
 
 
 def parse_action(text: str | bytes) -> Action:

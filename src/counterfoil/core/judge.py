@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from counterfoil.core.canonical import normalise
 from counterfoil.core.errors import (
-    ApprovalError,
     ContractError,
     PermissionDeniedError,
     StaleObservationError,
@@ -99,7 +98,6 @@ def admit(run: Run, task: Task, action: Action, kinds: Mapping[str, KindSpec]) -
         ContractError: The action is not well formed for its kind.
         PermissionDeniedError: The policy grants neither the kind nor the target.
         StaleObservationError: The environment is not what the planner saw.
-        ApprovalError: The policy wants an approval.
     """
     spec = kinds.get(action.kind)
     if spec is None:
@@ -141,15 +139,11 @@ def is_verifier(task: Task, admitted: Admitted) -> bool:
     return intent_digest(wanted) == admitted.digest
 
 
-def check_approval(task: Task, spec: KindSpec) -> None:
-    """Refuse a kind that may only happen under a signed approval.
-
-    Raises:
-        ApprovalError: The policy asks for one.
-    """
+def approvals_required(task: Task, spec: KindSpec) -> int:
+    """Return how many approvers must sign an action of this kind."""
     policy = task.policy
-    if spec.name in policy.approval_kinds or spec.risk in policy.approval_risks:
-        raise ApprovalError(f"policy {policy.version} wants a signed approval for {spec.name}")
+    is_asked = spec.name in policy.approval_kinds or spec.risk in policy.approval_risks
+    return policy.approvals_required if is_asked else 0
 
 
 def check_form(run: Run, action: Action, risk: Risk) -> None:

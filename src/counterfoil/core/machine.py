@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from counterfoil.core import judge
+from counterfoil.core import authority, judge, resolving
 from counterfoil.core.errors import (
     ContractError,
     FrozenError,
@@ -21,19 +21,28 @@ from counterfoil.core.errors import (
 )
 from counterfoil.core.inputs import (
     Aborted,
+    Approved,
     CaseOpened,
+    Decided,
+    Denied,
     Failed,
     Garbled,
     GivenUp,
     Input,
+    Lapsed,
+    Migrated,
     Observed,
     Proposed,
     ReceiptSeen,
+    Released,
     Remembered,
     Resent,
+    Revoked,
     Rules,
     Settled,
+    StatementRefused,
     Step,
+    Withdrawn,
 )
 from counterfoil.core.intent import EnvironmentState, Pending
 from counterfoil.core.proposal import (
@@ -76,8 +85,8 @@ TABLE: Mapping[type[Any], tuple[Rule, Rule, Rule, Rule]] = {
     #            idle busy frozen ended
     Proposed: (_T, _C, _F, _E),
     Garbled: (_T, _T, _F, _E),
-    Settled: (_T, _N, _F, _E),
-    Failed: (_T, _N, _F, _E),
+    Settled: (_T, _T, _F, _E),
+    Failed: (_T, _T, _F, _E),
     Remembered: (_T, _C, _F, _E),
     ReceiptSeen: (_N, _T, _N, _N),
     Resent: (_N, _T, _F, _N),
@@ -85,6 +94,15 @@ TABLE: Mapping[type[Any], tuple[Rule, Rule, Rule, Rule]] = {
     CaseOpened: (_T, _T, _T, _E),
     Observed: (_T, _T, _F, _E),
     Aborted: (_T, _T, _T, _E),
+    Approved: (_T, _T, _F, _E),
+    Denied: (_T, _T, _F, _E),
+    Revoked: (_T, _T, _F, _E),
+    Released: (_N, _T, _F, _N),
+    Lapsed: (_N, _T, _N, _N),
+    Withdrawn: (_T, _T, _F, _E),
+    StatementRefused: (_T, _T, _T, _E),
+    Decided: (_T, _T, _T, _E),
+    Migrated: (_T, _T, _T, _E),
 }
 """TAKE reduces; COUNT refuses as a counted contract error; FREEZE and END raise; NEVER
 is a fault of ours."""
@@ -161,7 +179,7 @@ def _settled(run: Run, given: Settled, rules: Rules) -> Step:
         environments=given.environments,
         passed=given.passed,
     )
-    run = replace(run, evidence=evidence)
+    run = replace(run, evidence=evidence, pending=None)
     settles: tuple[str, ...] = ()
     if given.passed or not is_verification:  # a failed verification may be tried again
         run = replace(run, cursor=position + 1, attempt=0)
@@ -236,7 +254,12 @@ def _moved(run: Run, states: tuple[EnvironmentState, ...], reason: str) -> Event
 
 def _resent(run: Run, given: Resent, rules: Rules) -> Step:
     pending = _pending(run)
-    again = replace(pending, sends=pending.sends + 1, last_sent_at_ms=run.floor_ms)
+    again = replace(
+        authority.under_approvals(run, pending, rules),
+        sends=pending.sends + 1,
+        last_sent_at_ms=run.floor_ms,
+        is_cleared=False,
+    )
     event = Event(
         at_ms=run.floor_ms,
         outcome=Outcome.RESENT,
@@ -327,4 +350,13 @@ _REDUCERS: Mapping[type[Any], Callable[[Run, Any, Rules], Step]] = {
     CaseOpened: _case_opened,
     Observed: _observed,
     Aborted: _aborted,
+    Approved: authority.approved,
+    Denied: authority.denied,
+    Revoked: authority.revoked,
+    Released: authority.released,
+    Lapsed: authority.lapsed,
+    Withdrawn: authority.withdrawn,
+    StatementRefused: authority.statement_refused,
+    Decided: resolving.decided,
+    Migrated: resolving.migrated,
 }

@@ -113,9 +113,9 @@ def _admitted(run: Run, admitted: Admitted, given: Proposed, rules: Rules) -> St
     cost = run.spent.cost_micros + spec.cost_micros
     if cost_max and cost > cost_max:
         raise BudgetError(f"cost would be {cost} micro-units, the budget is {cost_max}")
-    judge.check_approval(rules.task, spec)
+    required = judge.approvals_required(rules.task, spec)
     run = replace(run, spent=replace(run.spent, steps=run.spent.steps + 1, cost_micros=cost))
-    if not spec.risk.writes:
+    if not spec.risk.writes and not required:
         return Step(run=run, admitted=admitted)
     pending = Pending(
         action_id=given.action_id,
@@ -127,6 +127,12 @@ def _admitted(run: Run, admitted: Admitted, given: Proposed, rules: Rules) -> St
         prestate=admitted.prestate,
         first_sent_at_ms=run.floor_ms,
         last_sent_at_ms=run.floor_ms,
+        sends=0 if required else 1,
+        approvals_required=required,
+        policy_version=rules.task.policy.version if required else "",
+        challenge=given.challenge if required else "",
+        requested_at_ms=run.floor_ms if required else 0,
+        preview=given.preview if required else "",
     )
     event = Event(
         at_ms=run.floor_ms,

@@ -9,6 +9,7 @@ Argued in docs/explanation/levels.md and docs/explanation/protocol.md.
 
 from dataclasses import dataclass
 
+from counterfoil.core.approval import CLOCKS_APART_MS
 from counterfoil.core.bounds import SENDS_MAX
 from counterfoil.core.errors import CounterfoilError, StaleObservationError
 from counterfoil.core.intent import EnvironmentState, KindSpec, Pending
@@ -77,12 +78,14 @@ class Footing:
         forbidden: The adapter has made the key impossible.
         now_ms: UTC, never before the run's floor.
         refusal: What the adapter said when it refused the latest call outright.
+        live: The receipt answers a call that this session made.
     """
 
     fenced: bool
     forbidden: bool
     now_ms: int
     refusal: CounterfoilError | None = None
+    live: bool = False
 
 
 def reconcile(
@@ -106,7 +109,7 @@ def reconcile(
     """
     match answer.answer:
         case Answer.FOUND | Answer.FOUND_OTHER:
-            return _judge_receipt(pending, run_id, answer, observed)
+            return _judge_receipt(pending, run_id, answer, observed, footing)
         case Answer.UNKNOWN:
             return Wait(reason=answer.reason or "the look-up gave no answer")
         case Answer.ABSENT:
@@ -123,7 +126,11 @@ def reconcile(
 
 
 def _judge_receipt(
-    pending: Pending, run_id: RunId, answer: LookUp, observed: EnvironmentState
+    pending: Pending,
+    run_id: RunId,
+    answer: LookUp,
+    observed: EnvironmentState,
+    footing: Footing,
 ) -> Verdict:
     receipt = answer.receipt
     if receipt is None and answer.answer is Answer.FOUND_OTHER:
@@ -153,7 +160,39 @@ def _judge_receipt(
     for other in (movement(pending.prestate, receipt.poststate), moved):
         if other in ("instance", "account"):
             return _drift(pending, observed, other, receipt)
-    return Adopt(receipt=receipt, observed=observed if moved else None)
+    doubt = _judge_authority(pending, receipt, observed, footing)
+    return doubt or Adopt(receipt=receipt, observed=observed if moved else None)
+
+
+def _judge_authority(
+    pending: Pending, receipt: Receipt, observed: EnvironmentState, footing: Footing
+) -> Review | None:
+    """Refuse a receipt that does not prove a commit under its approvals, in their time.
+
+    A target that keeps no evidence is believed as long as the answer comes to the very
+    call that was made under the approvals, and before they end.
+    """
+    if not pending.approvals_required:
+        return None
+    ends_at_ms = pending.released_until_ms
+    committed_at_ms, statement = receipt.committed_at_ms, receipt.statement
+    if footing.live and committed_at_ms <= 0:
+        committed_at_ms = footing.now_ms
+    if footing.live and not statement:
+        statement = pending.released
+    reason, finding = CaseReason.INCOMPLETE_RECEIPT, ""
+    if committed_at_ms <= 0:
+        finding = "the receipt does not say when it was committed"
+    elif not statement or statement != pending.released:
+        finding = "the receipt does not name the approvals it was committed under"
+    elif committed_at_ms < pending.first_sent_at_ms - CLOCKS_APART_MS:
+        finding = f"committed at {committed_at_ms}, before it can have been sent"
+    elif committed_at_ms >= ends_at_ms:
+        reason = CaseReason.LATE_COMMIT
+        finding = f"committed at {committed_at_ms}, the approval ended at {ends_at_ms}"
+    if not finding:
+        return None
+    return Review(reason=reason, finding=finding, receipt=receipt, observed=observed)
 
 
 def _drift(

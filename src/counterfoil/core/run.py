@@ -7,7 +7,7 @@ import msgspec
 from counterfoil.core.errors import ContractError, InvariantError
 from counterfoil.core.intent import EnvironmentState, Pending, intent_digest
 from counterfoil.core.merkle import check_frontier
-from counterfoil.core.review import Case
+from counterfoil.core.review import Case, Resolution
 from counterfoil.core.task import Task
 from counterfoil.core.words import IntentDigest, RunId
 
@@ -68,6 +68,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         pending: Intent made durable and not settled.
         case: Open case.
         evidence: Live evidence of completion.
+        resolution: The latest case that a decision closed.
         trace_size: Events so far.
         frontier: Merkle frontier over them.
     """
@@ -87,6 +88,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     pending: Pending | None = None
     case: Case | None = None
     evidence: Evidence | None = None
+    resolution: Resolution | None = None
     trace_size: int = 0
     frontier: tuple[bytes, ...] = ()
 
@@ -142,6 +144,7 @@ def _rules(run: Run, task: Task | None) -> tuple[tuple[str, bool], ...]:
         ("the case holds the pending intent", case is None or case.pending == pending),
         ("the pending digest fits its intent", pending is None or _digest_fits(pending)),
         ("a pending intent was sent in order", pending is None or _sends_fit(pending)),
+        ("a waiting intent has a challenge", pending is None or _challenge_fits(pending)),
         ("environments are named once", _names_are_distinct(run.environments)),
         ("time does not go back", run.floor_ms >= run.started_at_ms),
     )
@@ -169,7 +172,14 @@ def _digest_fits(pending: Pending) -> bool:
 
 
 def _sends_fit(pending: Pending) -> bool:
-    return pending.sends >= 1 and pending.first_sent_at_ms <= pending.last_sent_at_ms
+    least = 0 if pending.approvals_required else 1
+    return pending.sends >= least and pending.first_sent_at_ms <= pending.last_sent_at_ms
+
+
+def _challenge_fits(pending: Pending) -> bool:
+    return bool(pending.challenge) == bool(pending.approvals_required) and (
+        len(pending.approvals) <= pending.approvals_required
+    )
 
 
 def _names_are_distinct(states: tuple[EnvironmentState, ...]) -> bool:

@@ -25,6 +25,9 @@ from counterfoil.core.words import Digest, Json, Risk, free_text, identifier
 _T = TypeVar("_T")
 Count = Annotated[int, Meta(ge=0, le=INTEGER_MAX)]
 
+APPROVALS_MAX = 8
+"""Approvers of one action: each envelope is kept in the state."""
+
 PATHS = "paths"
 """Scope list whose entries are paths; all other lists hold exact words."""
 
@@ -55,6 +58,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             A path that ends in "/" covers all below it; "." covers everything.
         approval_kinds: Kinds that need a signed approval.
         approval_risks: Risk classes that need a signed approval.
+        approvals_required: How many distinct approvers must sign each.
     """
 
     version: str = "1"
@@ -62,6 +66,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     scope: dict[str, dict[str, tuple[str, ...]]] = {}
     approval_kinds: tuple[str, ...] = ()
     approval_risks: tuple[Risk, ...] = ()
+    approvals_required: Annotated[int, Meta(ge=1, le=APPROVALS_MAX)] = 1
 
 
 class Verification(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -29,7 +29,17 @@ class Outcome(StrEnum):
     REMEMBERED = "remembered"
     VERIFIED = "verified"
     OBSERVED = "observed"
+    APPROVED = "approved"
+    DENIED = "denied"
+    REVOKED = "revoked"
+    REFRESHED = "refreshed"
+    RELEASED = "released"
+    WITHDRAWN = "withdrawn"
+    STATEMENT_REFUSED = "statement_refused"
+    MIGRATED = "migrated"
     NEEDS_REVIEW = "needs_review"
+    RESOLVED = "resolved"
+    CONFIRMED_DONE = "confirmed_done"
     FINISHED = "finished"
     CANCELLED = "cancelled"
     ABORTED = "aborted"
@@ -58,6 +68,8 @@ class Event(
         result: Result of a read, a verification or a computation.
         environments: States of environments where they were seen or moved.
         case: The whole case, where one was opened.
+        statements: Envelopes of the statements concerned, as they were signed.
+        signer: Who signed them.
         reason: One sentence for people.
         passed: Whether a verification passed.
     """
@@ -75,6 +87,8 @@ class Event(
     result: Json = None
     environments: tuple[EnvironmentState, ...] = ()
     case: Case | None = None
+    statements: tuple[str, ...] = ()
+    signer: str = ""
     reason: str = ""
     passed: bool = False
 

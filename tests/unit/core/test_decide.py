@@ -87,11 +87,19 @@ FORBIDS = kind(fences=False, forbids=True)
             fresh(pending=BLINDLY),
             NOTHING,
             BLIND,
+            Look(pending=BLINDLY),
+            id="after a crash it looks where a blind target stands",
+        ),
+        pytest.param(
+            fresh(pending=BLINDLY),
+            Known(observed=BOX),
+            BLIND,
             Conclude(
                 pending=BLINDLY,
                 verdict=Review(
                     reason=CaseReason.OUTCOME_UNKNOWN,
                     finding="box.put may have happened, and its target cannot be asked",
+                    observed=BOX,
                 ),
             ),
             id="after a crash a blind target cannot be asked",

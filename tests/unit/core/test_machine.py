@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 from msgspec.structs import replace
 
+from counterfoil.core import inputs
 from counterfoil.core.errors import (
-    ApprovalError,
     BudgetError,
     ContractError,
     CounterfoilError,
@@ -87,6 +87,19 @@ CHECK = admitted("box.check")
 PROPOSED = Proposed(action=action(), action_id="action-1")
 SETTLED = Settled(admitted=GET, action_id="action-1", result=[1])
 REMEMBERED = Remembered(name="n", digest=IntentDigest("i1:0"), value=[1])
+BY_STATEMENT = {
+    inputs.Approved,
+    inputs.Decided,
+    inputs.Denied,
+    inputs.Lapsed,
+    inputs.Migrated,
+    inputs.Released,
+    inputs.Revoked,
+    inputs.StatementRefused,
+    inputs.Withdrawn,
+}
+"""Inputs that need people who sign; the tests of authority go through them."""
+
 INPUTS: dict[type[object], Input] = {
     Proposed: PROPOSED,
     Garbled: Garbled(error=ContractError("no JSON")),
@@ -121,7 +134,7 @@ def outcomes(step: Step) -> list[Outcome]:
 
 
 def test_the_table_knows_every_input() -> None:
-    assert set(TABLE) == set(INPUTS)
+    assert set(TABLE) == set(INPUTS) | BY_STATEMENT
 
 
 @pytest.mark.parametrize("given", INPUTS.values(), ids=lambda given: type(given).__name__)
@@ -246,9 +259,11 @@ def test_a_refusal_names_run_and_key() -> None:
     assert (error.run_id, error.key) == (RUN_ID, KEY)
 
 
-def test_a_kind_that_wants_an_approval_is_refused_without_one() -> None:
+def test_a_kind_that_wants_an_approval_is_pending_and_unsent() -> None:
     step = propose(IDLE, replace(TASK, policy=replace(TASK.policy, approval_kinds=("box.put",))))
-    assert (type(step.error), outcomes(step)) == (ApprovalError, [Outcome.APPROVAL_REJECTED])
+    waits = step.run.pending
+    assert waits is not None
+    assert (waits.sends, waits.approvals_required, outcomes(step)) == (0, 1, [Outcome.PENDING])
 
 
 def test_a_refusal_by_a_class_of_its_own_is_a_refusal_of_its_family() -> None:
