@@ -53,9 +53,11 @@ class Keeper:
         return AsyncSession(lambda: self.run(task, run_id, wait_ms=wait_ms))
 
     def close(self) -> None:
-        """Let go of stores and adapters."""
+        """Let go of stores, inbox and adapters."""
         for adapter in self.parts.adapters.values():
             adapter.close()
+        if self.parts.inbox is not None:
+            self.parts.inbox.close()
         self.parts.heads.close()
         self.parts.store.close()
 

@@ -332,3 +332,27 @@ class Inbox(Protocol):
     def pending(self, run_id: RunId, limit: int) -> tuple[bytes, ...]:
         """Return statements in order of arrival, at most `limit`."""
         ...
+
+    def discard(self, run_id: RunId, statement: bytes) -> None:
+        """Drop a statement that was applied or refused; nothing if it is not there."""
+        ...
+
+    def close(self) -> None:
+        """Let go of connections."""
+        ...
+
+
+class Previews(Protocol):
+    """An adapter that can show people what a write would change."""
+
+    def preview(self, kind: str, arguments: dict[str, Json]) -> str:
+        """Return a text for people, at most `PREVIEW_CHARS_MAX` characters.
+
+        Raises:
+            UnavailableError: It cannot be looked at.
+        """
+        ...
+
+
+PREVIEW_CHARS_MAX = 8 * 1024
+"""A difference that a person reads; longer ones are cut, and say so."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from counterfoil.core.approval import statement_digest
 from counterfoil.core.bounds import RESULT_BYTES_MAX
 from counterfoil.core.canonical import decode, encode
 from counterfoil.core.errors import (
@@ -32,7 +33,7 @@ from counterfoil.core.task import Task
 from counterfoil.core.words import IntentDigest, Json, Key, RunId
 from counterfoil.engine.ledger import Ledger
 from counterfoil.engine.parts import Parts
-from counterfoil.ports import Adapter, Observation, Operation
+from counterfoil.ports import PREVIEW_CHARS_MAX, Adapter, Observation, Operation
 
 log = logging.getLogger("counterfoil.engine")
 
@@ -126,6 +127,7 @@ def execute(
         prestate=pending.prestate,
         scope=scope_of(task, spec.adapter),
         timeout_ms=spec.call_ms,
+        statement=statement_digest(pending.approvals),
     )
     try:
         return Ended(receipt=_placed(adapter.execute(operation), pending))
@@ -256,6 +258,17 @@ def forbid(ledger: Ledger, pending: Pending) -> LookUp:
         raise
     except Exception as error:  # an answer that did not come says nothing: unknown
         return unknown(f"forbidding the key ended with {_kind(error)}")
+
+
+def preview(parts: Parts, adapter: str, kind: str, arguments: dict[str, Json]) -> str:
+    """Return what a write would change, for people; empty where it cannot be shown."""
+    shows = getattr(parts.adapters.get(adapter), "preview", None)
+    if shows is None:
+        return ""
+    try:
+        return str(shows(kind, arguments))[:PREVIEW_CHARS_MAX]
+    except CounterfoilError as error:
+        return f"no preview: {error.message}"
 
 
 def take(ledger: Ledger, name: str) -> Served | None:

@@ -102,6 +102,14 @@ class AsyncSession:
         """Await `Session.settle`."""
         return await self._in_thread(self._held.settle)
 
+    async def wait(self, *, timeout_ms: int) -> Settlement | None:
+        """Await `Session.wait`."""
+        return await self._in_thread(self._held.wait, timeout_ms=timeout_ms)
+
+    async def withdraw(self, reason: str = "withdrawn by the planner") -> Run:
+        """Await `Session.withdraw`."""
+        return await self._in_thread(self._held.withdraw, reason)
+
     async def flush(self) -> None:
         """Await `Session.flush`."""
         await self._in_thread(self._held.flush)

@@ -9,6 +9,7 @@ from collections import OrderedDict
 
 from msgspec.structs import replace
 
+from counterfoil.core import task as tasks
 from counterfoil.core.bounds import EVENTS_PER_COMMIT_MAX
 from counterfoil.core.canonical import encode
 from counterfoil.core.codec import (
@@ -26,7 +27,9 @@ from counterfoil.core.errors import (
     StaleHeadError,
     UnknownOutcomeError,
 )
-from counterfoil.core.inputs import Step
+from counterfoil.core.inputs import Migrated, Rules, Step
+from counterfoil.core.intent import Pending
+from counterfoil.core.machine import apply
 from counterfoil.core.run import Phase, Run, check_invariants
 from counterfoil.core.task import Task
 from counterfoil.core.trace import Event
@@ -59,10 +62,16 @@ class Ledger:
         self.broken: CounterfoilError | None = None
         self._header = header
         self._task = task
+        self._found_pending = run.pending
         self._staged: tuple[bytes, ...] = ()
         self._staged_names: dict[str, Event] = {}
         self._staged_at_ms = 0
         self._chain: OrderedDict[int, Digest] = OrderedDict({head.generation: head.checkpoint})
+
+    def has_sent(self, pending: Pending) -> bool:
+        """Return whether a call of this intent may have left under the present lease."""
+        found = self._found_pending
+        return found is None or (found.key, found.sends) != (pending.key, pending.sends)
 
     @property
     def is_clean(self) -> bool:
@@ -195,6 +204,18 @@ class Ledger:
         if head.generation % PRUNE_EVERY == 0:
             below = head.generation - KEPT_GENERATIONS
             self.parts.store.prune(head.run_id, dict(self._chain), below)
+
+    def migrate(self, task: Task, envelope: str) -> None:
+        """Bind the run to another version of its task, on record, under a migration."""
+        self._task = task
+        self._header = replace(
+            self._header,
+            task_digest=tasks.fingerprint(task),
+            policy_digest=tasks.policy_fingerprint(task.policy),
+        )
+        parts = self.parts
+        rules = Rules(task=task, kinds=parts.kinds, now_ms=parts.clock.now_ms(), roots=parts.roots)
+        self.commit(apply(self.run, Migrated(envelope=envelope), rules))
 
     def mark(self) -> None:
         """Write the signed lease record: which head this lease stands on.

@@ -7,8 +7,8 @@ from counterfoil.core.review import CaseReason
 from counterfoil.core.run import environment_of
 from counterfoil.core.task import Task
 from counterfoil.engine import acting
+from counterfoil.engine.freezing import freeze
 from counterfoil.engine.ledger import Ledger
-from counterfoil.engine.settling import freeze
 from counterfoil.ports import Observation
 
 
@@ -31,8 +31,9 @@ def observe_all(ledger: Ledger, task: Task) -> dict[str, Observation]:
 def check_environments(ledger: Ledger, task: Task, rules: Rules) -> None:
     """Open a case unless every environment is exactly as the checkpoint has it.
 
-    The environment of a pending intent is left to the settling loop, which alone can
-    tell our own effect from drift.
+    The environment of an intent that may have been sent is left to the settling loop,
+    which alone can tell our own effect from drift; so is a newer version of one that an
+    unsent intent was built on, which is given up there without asking anybody.
 
     Raises:
         FrozenError: One moved; the case is open and durable.
@@ -41,10 +42,11 @@ def check_environments(ledger: Ledger, task: Task, rules: Rules) -> None:
     pending = ledger.run.pending
     for name, seen in observe_all(ledger, task).items():
         recorded = environment_of(ledger.run, name)
-        is_pending = pending is not None and pending.intent.adapter == name
-        if recorded is None or is_pending:
-            continue
-        if moved := movement(recorded, seen.state):
+        moved = movement(recorded, seen.state) if recorded else ""
+        if pending is not None and pending.intent.adapter == name:
+            is_ours_or_newer = pending.sends > 0 or moved == "version"
+            moved = "" if is_ours_or_newer else moved
+        if moved:
             freeze(
                 ledger,
                 rules,

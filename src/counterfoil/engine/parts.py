@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from counterfoil.core.envelope import Signer, Verifier
 from counterfoil.core.intent import KindSpec
-from counterfoil.ports import Adapter, CheckpointStore, Clock, HeadRegister
+from counterfoil.core.trust import NOBODY, TrustRoots
+from counterfoil.ports import Adapter, CheckpointStore, Clock, HeadRegister, Inbox
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,6 +34,8 @@ class Parts:
         ttl_ms: Term of a lease.
         merges: Whether a receipt may ride with the next intent.
         marks: Whether a signed commit marker precedes each effect.
+        inbox: Signed statements; None where there is no person to ask.
+        roots: Who may sign statements.
         runs_background: Whether leases are renewed and receipts flushed by a thread.
     """
 
@@ -48,6 +51,8 @@ class Parts:
     ttl_ms: int = 30_000
     merges: bool = True
     marks: bool = False
+    inbox: Inbox | None = None
+    roots: TrustRoots = NOBODY
     runs_background: bool = True
 
     def nonce(self) -> str:

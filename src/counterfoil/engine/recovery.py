@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from counterfoil.core import codec
 from counterfoil.core import task as tasks
+from counterfoil.core.authority import check_authority
 from counterfoil.core.canonical import canonical, digest, normalise
 from counterfoil.core.errors import (
     BindingError,
@@ -34,6 +35,7 @@ from counterfoil.engine import acting
 from counterfoil.engine.freshness import BEYOND_PAGE, check_freshness, genuine_header, place
 from counterfoil.engine.lease import Lease
 from counterfoil.engine.ledger import Ledger
+from counterfoil.engine.migrating import live_migration
 from counterfoil.engine.parts import Parts
 from counterfoil.ports import Head
 
@@ -305,8 +307,9 @@ def _load(
     parts: Parts, head: Head, task: Task, *, holds_lease: bool, lease: Lease | None = None
 ) -> Opening:
     found = load_checkpoint(parts, head)
-    check_binding(found.header, task)
     check_invariants(found.run, task)
+    check_authority(found.run, parts.roots)
+    migration = _binding_or_migration(parts, head, found, task)
     ledger = Ledger(
         parts=parts,
         head=head,
@@ -315,7 +318,27 @@ def _load(
         task=task,
         lease=lease or Lease(ttl_ms=parts.ttl_ms),
     )
+    if migration is not None and holds_lease:
+        ledger.migrate(task, migration)
+        if parts.inbox is not None:
+            parts.inbox.discard(head.run_id, migration.encode("utf-8"))
     return Opening(ledger=ledger, is_new=False, holds_lease=holds_lease)
+
+
+def _binding_or_migration(parts: Parts, head: Head, found: codec.Opened, task: Task) -> str | None:
+    """Return None when the run is this task's, or the statement that makes it so.
+
+    Raises:
+        BindingError: It is another's, and no live migration says otherwise.
+    """
+    try:
+        check_binding(found.header, task)
+    except BindingError:
+        statement = live_migration(parts, head, found, task)
+        if statement is None:
+            raise
+        return statement
+    return None
 
 
 def load_checkpoint(parts: Parts, head: Head) -> codec.Opened:

@@ -34,6 +34,7 @@ SETTLING = (
     Outcome.READ,
     Outcome.REMEMBERED,
     Outcome.VERIFIED,
+    Outcome.CONFIRMED_DONE,
 )
 
 

@@ -5,25 +5,18 @@ after a crash, each settled position answers from the record. A planner observes
 proposes one action and settles it. Both end in the same machine and the same loop.
 """
 
-import threading
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
-from types import TracebackType
-from typing import Self
+import time
+from collections.abc import Callable
 
+from counterfoil.core.approval import Request
+from counterfoil.core.authority import approval_lack, pending_request
 from counterfoil.core.bounds import RESULT_BYTES_MAX
 from counterfoil.core.canonical import canonical, digest, encode, restored, storable
 from counterfoil.core.errors import (
     ContractError,
-    CounterfoilError,
-    FrozenError,
-    IntegrityError,
-    LostRaceError,
-    TerminalError,
-    UsageError,
     VerificationError,
 )
-from counterfoil.core.inputs import Garbled, Input, Proposed, Recorded, Remembered, Rules, Step
+from counterfoil.core.inputs import Garbled, Proposed, Recorded, Remembered, Withdrawn
 from counterfoil.core.intent import (
     DIGEST_VERSION,
     Action,
@@ -31,16 +24,15 @@ from counterfoil.core.intent import (
     derived_key,
     parse_action,
 )
-from counterfoil.core.judge import CANCEL, FINISH, form_intent
+from counterfoil.core.judge import CANCEL, FINISH, approvals_required, form_intent
 from counterfoil.core.machine import apply
 from counterfoil.core.run import Phase, Run, environment_of
-from counterfoil.core.task import Task
 from counterfoil.core.trace import Event, Outcome
-from counterfoil.core.words import IntentDigest, Json, identifier
-from counterfoil.engine.observing import check_environments, observe_all, observe_live
+from counterfoil.core.words import IntentDigest, Json, free_text, identifier
+from counterfoil.engine import acting
+from counterfoil.engine.held import HeldRun
+from counterfoil.engine.observing import observe_all, observe_live
 from counterfoil.engine.performing import Proposal, has_passed, perform_admitted, recorded_for
-from counterfoil.engine.pulse import Pulse
-from counterfoil.engine.recovery import Opening
 from counterfoil.engine.replay import (
     check_same,
     digest_of,
@@ -48,59 +40,15 @@ from counterfoil.engine.replay import (
     refuse_other_pending,
     settled_event,
 )
-from counterfoil.engine.settling import Settlement, Settler
+from counterfoil.engine.settling import Settlement
 from counterfoil.ports import Observation
 
+WAIT_POLL_MS = 200
+"""Pause between two looks at the inbox of a run that somebody stays with."""
 
-class Session:
-    """One run, held under a lease, until it is closed.
 
-    Use it as a context manager. After an `IntegrityError`, a `LostRaceError` or a
-    failed commit every verb raises that error again, and so does leaving the context:
-    a framework that swallowed it cannot go on.
-    """
-
-    def __init__(self, *, opening: Opening, task: Task) -> None:
-        self._ledger = opening.ledger
-        self._parts = opening.ledger.parts
-        self._task = task
-        self._holds_lease = opening.holds_lease
-        self._position = 0
-        self._settler = Settler(ledger=self._ledger, task=task, is_fenced=not opening.is_new)
-        self._lock = threading.RLock()
-        self._fatal: CounterfoilError | None = None
-        self._is_closed = False
-        self._pulse: Pulse | None = None
-
-    def start(self, *, is_new: bool) -> Self:
-        """Compare the world with the checkpoint, and begin to keep the lease.
-
-        Raises:
-            UnavailableError: The world cannot be looked at; the lease is given up.
-        """
-        if self._holds_lease and not is_new and self.state.phase is Phase.RUNNING:
-            try:
-                check_environments(self._ledger, self._task, self._rules())
-            except FrozenError:
-                pass  # the case is open and durable; every verb says so
-            except CounterfoilError:
-                with suppress(CounterfoilError):  # the lease ends by itself at the latest
-                    self.close()
-                raise
-        if self._holds_lease and self._parts.runs_background:
-            self._pulse = Pulse(ledger=self._ledger, lock=self._lock)
-            self._pulse.start()
-        return self
-
-    @property
-    def state(self) -> Run:
-        """The run as this session knows it; frozen."""
-        return self._ledger.run
-
-    @property
-    def run_id(self) -> str:
-        """Name of the run."""
-        return self._ledger.run.run_id
+class Session(HeldRun):
+    """One run, held under a lease, until it is closed; use it as a context manager."""
 
     # Verbs of programs
 
@@ -232,77 +180,65 @@ class Session:
             RefusedError: The action was given up; plan anew.
         """
         with self._verb():
-            self._refuse_if_stopped()
-            settled = self._settler.settle(self._rules())
-            self._position = self.state.cursor
-            return settled
+            return self._settle()
 
-    # The run's end of the session
+    def wait(self, *, timeout_ms: int) -> Settlement | None:
+        """Stay until a person has decided and the pending action is settled.
 
-    def flush(self) -> None:
-        """Make everything that happened durable."""
+        Args:
+            timeout_ms: How long to stay; the run itself waits as long as it takes.
+
+        Returns:
+            How it was settled; None when nothing is pending or the time is over.
+
+        Raises:
+            ApprovalError: A person denied it.
+            FrozenError: The run is in review, and still is when the time is over.
+        """
+        clock = self._parts.clock
+        ends_at_ms = clock.monotonic_ms() + timeout_ms
+        while True:
+            is_over = clock.monotonic_ms() >= ends_at_ms
+            with self._verb():
+                self._hear()
+                rules = self._rules()
+                self._settler.note_lapse(rules)
+                run, lack = self.state, approval_lack(self.state, rules)
+                if run.phase is not Phase.NEEDS_REVIEW and not lack:
+                    return self._settle()
+                if is_over and run.phase is not Phase.NEEDS_REVIEW:
+                    return None
+                if is_over:
+                    self._refuse_if_stopped()
+            time.sleep(WAIT_POLL_MS / 1000)
+
+    def withdraw(self, reason: str = "withdrawn by the planner") -> Run:
+        """Take back the pending action, if it has not been sent.
+
+        Raises:
+            ApprovalError: It may have been sent, or nothing waits.
+        """
         with self._verb():
-            self._ledger.flush()
+            self._refuse_if_stopped()
+            self._commit(Withdrawn(reason=free_text(reason, "reason")))
+            return self.state
 
-    def close(self) -> None:
-        """Make everything durable, give the lease up, stop the background thread."""
-        if self._is_closed:
-            return
-        self._is_closed = True
-        if self._pulse is not None:
-            self._pulse.stop()
-        with self._lock:
-            if not self._holds_lease or self._ledger.broken is not None:
-                return
-            if self._fatal is None:
-                self._ledger.flush()
-            self._ledger.release()
+    @property
+    def request(self) -> Request | None:
+        """What a person is asked at present; None when nothing waits for one."""
+        pending = self.state.pending
+        if pending is None or not pending.approvals_required:
+            return None
+        return pending_request(self.state)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-        if error is None and self._fatal is not None:
-            raise self._fatal
+    def _settle(self) -> Settlement | None:
+        self._hear()
+        self._refuse_if_stopped()
+        settled = self._settler.settle(self._rules())
+        self._position = self.state.cursor
+        return settled
 
     # How verbs work
-
-    @contextmanager
-    def _verb(self) -> Generator[None]:
-        with self._lock:
-            if self._is_closed:
-                raise UsageError("the session is closed", self.run_id)
-            fatal = self._fatal or self._ledger.broken
-            if fatal is not None:
-                raise fatal
-            try:
-                yield
-            except (IntegrityError, LostRaceError) as error:
-                self._fatal = error
-                raise
-
-    def _rules(self) -> Rules:
-        return Rules(task=self._task, kinds=self._parts.kinds, now_ms=self._parts.clock.now_ms())
-
-    def _commit(self, given: Input) -> Step:
-        step = apply(self.state, given, self._rules())
-        self._ledger.commit(step)
-        return step
-
-    def _refuse_if_stopped(self) -> None:
-        run = self.state
-        if run.phase.has_ended:
-            raise TerminalError(f"the run has {run.phase}: {run.reason}", run.run_id)
-        if run.phase is Phase.NEEDS_REVIEW:
-            raise FrozenError(
-                f"the run is in review: {run.case.finding if run.case else ''}", run.run_id
-            )
 
     def _settled(self) -> Event:
         return settled_event(self._ledger, self._position)
@@ -313,6 +249,7 @@ class Session:
             known = self._settled()
         if known is not None:
             return self._replayed(known, digest_of(self._ledger, kind, arguments), kind)
+        self._hear()
         self._refuse_if_stopped()
         if self.state.pending is not None:
             return self._settle_earlier(kind, arguments, key)
@@ -324,9 +261,9 @@ class Session:
         seen: dict[Fact, int | str] = {"version": env.version if env else 0}
         action = Action(kind=kind, arguments=arguments, preconditions=seen, key=key)
         result = self._propose(action).result
-        if spec is not None and spec.risk.writes:
+        if self._is_pending():
             settled = self._settler.settle(self._rules())
-            result = settled.receipt.result if settled else None
+            result = settled.result if settled else None
         self._position = self.state.cursor
         return restored(result)
 
@@ -342,7 +279,7 @@ class Session:
         self._settler.supply(volatile)
         settled = self._settler.settle(self._rules())
         self._position = self.state.cursor
-        return restored(settled.receipt.result if settled else None)
+        return restored(settled.result if settled else None)
 
     def _replayed(self, event: Event, wanted: IntentDigest, what: str) -> Json:
         """Answer from the record, if this call is what was recorded."""
@@ -368,6 +305,8 @@ class Session:
             recorded=recorded,
             environments=tuple(seen.state for seen in observations.values()),
             facts={name: seen.facts for name, seen in observations.items()},
+            challenge=self._parts.nonce(),
+            preview=self._preview(action),
         )
         step = apply(run, given, self._rules())
         result: Json = None
@@ -389,6 +328,15 @@ class Session:
             result=restored(result),
             replayed=outcome is Outcome.REPLAYED,
         )
+
+    def _is_pending(self) -> bool:
+        return self.state.pending is not None
+
+    def _preview(self, action: Action) -> str:
+        spec = self._parts.kinds.get(action.kind)
+        if spec is None or not approvals_required(self._task, spec):
+            return ""
+        return acting.preview(self._parts, spec.adapter, spec.name, action.arguments)
 
     def _seen_anywhere(self) -> dict[Fact, int | str]:
         states = self.state.environments

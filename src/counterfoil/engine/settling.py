@@ -8,39 +8,45 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from counterfoil.core.authority import approval_lack
 from counterfoil.core.decide import (
     NOTHING,
     Ask,
+    Await,
     Conclude,
+    Effect,
     Execute,
     Forbid,
     Idle,
     Known,
     Look,
+    Perform,
+    Release,
     SendAgain,
     next_effect,
 )
 from counterfoil.core.errors import (
+    ApprovalError,
     CounterfoilError,
-    FrozenError,
     InvariantError,
     PermissionDeniedError,
     StaleObservationError,
     UnavailableError,
     UnknownOutcomeError,
 )
-from counterfoil.core.inputs import CaseOpened, GivenUp, ReceiptSeen, Resent, Rules
+from counterfoil.core.inputs import GivenUp, Lapsed, ReceiptSeen, Released, Resent, Rules, Step
 from counterfoil.core.intent import EnvironmentState, Pending
+from counterfoil.core.judge import Admitted
 from counterfoil.core.machine import apply
-from counterfoil.core.receipt import Answer, Receipt, found, receipt_fingerprint
+from counterfoil.core.receipt import Answer, Receipt, found
 from counterfoil.core.reconcile import Adopt, GiveUp, Review, Wait
-from counterfoil.core.review import Case, CaseReason
-from counterfoil.core.run import environment_of
 from counterfoil.core.task import Task
 from counterfoil.core.trace import Outcome
-from counterfoil.core.words import Digest, Json, Level
+from counterfoil.core.words import Json, Level, RunId
 from counterfoil.engine import acting
+from counterfoil.engine.freezing import freeze
 from counterfoil.engine.ledger import Ledger
+from counterfoil.engine.performing import perform_admitted
 
 log = logging.getLogger("counterfoil.engine")
 
@@ -60,11 +66,13 @@ class Settlement:
 
     Attributes:
         outcome: "executed", "reconciled" or "replayed".
-        receipt: The receipt that was accepted.
+        receipt: The receipt that was accepted; None for a read.
+        result: What the target answered.
     """
 
     outcome: Outcome
-    receipt: Receipt
+    receipt: Receipt | None
+    result: Json = None
 
 
 class Settler:
@@ -96,10 +104,8 @@ class Settler:
         """
         ledger, sends = self._ledger, 0
         for _ in range(EFFECTS_MAX):
-            pending = ledger.run.pending
-            spec = rules.kinds.get(pending.intent.kind) if pending else None
-            now_ms = max(rules.now_ms, ledger.run.floor_ms)
-            effect = next_effect(ledger.run, self._known, spec, now_ms)
+            rules = replace(rules, now_ms=max(rules.now_ms, ledger.parts.clock.now_ms()))
+            effect = self._next(rules)
             match effect:
                 case Idle():
                     return None
@@ -114,21 +120,40 @@ class Settler:
                     is_forbidden = answer.answer is Answer.ABSENT
                     self._known = replace(self._known, answer=answer, is_forbidden=is_forbidden)
                 case SendAgain() if sends >= SENDS_PER_SETTLING:
-                    raise UnknownOutcomeError(
-                        f"{sends} calls ended without an answer and left no effect",
-                        ledger.run.run_id,
-                        effect.pending.key,
-                        move="settle it later; it is asked by key first",
-                    )
-                case SendAgain():
-                    ledger.commit(apply(ledger.run, Resent(), rules))
+                    raise _unanswered(ledger.run.run_id, effect.pending, sends)
+                case SendAgain() | Release():
+                    given = Released() if isinstance(effect, Release) else Resent()
+                    ledger.commit(apply(ledger.run, given, rules))
                     self._known = Known(is_unsent=True)
+                case Await():
+                    self._forget()
+                    self.note_lapse(rules)
+                    raise _waits(ledger.run.run_id, effect.pending, effect.lack)
+                case Perform():
+                    return self._perform(effect.pending, rules)
                 case Execute():
                     sends += 1
                     self._execute(effect.pending, rules)
                 case Conclude():
                     return self._conclude(effect, rules)
         raise InvariantError("settling does not come to an end", ledger.run.run_id)
+
+    def _next(self, rules: Rules) -> Effect:
+        run = self._ledger.run
+        spec = rules.kinds.get(run.pending.intent.kind) if run.pending else None
+        now_ms = max(rules.now_ms, run.floor_ms)
+        return next_effect(run, self._known, spec, now_ms, approval_lack(run, rules))
+
+    def _forget(self) -> None:
+        """Drop what was seen of target and world: it is old by the time a person answers."""
+        self._known = Known(is_unsent=self._known.is_unsent, is_fenced=self._known.is_fenced)
+
+    def note_lapse(self, rules: Rules) -> None:
+        """Put it on record, once, that the time of bound approvals was seen to be over."""
+        run = self._ledger.run
+        lack = approval_lack(run, rules)
+        if lack and not approval_lack(run, replace(rules, now_ms=run.floor_ms)):
+            self._ledger.commit(apply(run, Lapsed(reason=lack), rules))
 
     def _look(self, pending: Pending) -> EnvironmentState:
         seen = acting.observe(self._ledger.parts, self._task, pending.intent.adapter).state
@@ -146,6 +171,23 @@ class Settler:
             self._known = Known(answer=answer, observed=ended.receipt.poststate, is_live=True)
         else:
             self._known = Known(answer=ended.conflict, refusal=ended.refusal)
+
+    def _perform(self, pending: Pending, rules: Rules) -> Settlement:
+        """Execute an approved read or verification; it is settled in one commit."""
+        spec = rules.kinds[pending.intent.kind]
+        admitted = Admitted(
+            intent=pending.intent,
+            digest=pending.digest,
+            spec=spec,
+            volatile=dict(self._volatile),
+            prestate=pending.prestate,
+        )
+        step = Step(run=self._ledger.run, admitted=admitted)
+        done, result = perform_admitted(self._ledger, self._task, step, pending.action_id, rules)
+        self._ledger.commit(done)
+        if done.error is not None:
+            raise done.error
+        return Settlement(outcome=done.events[0].outcome, receipt=None, result=result)
 
     def _conclude(self, effect: Conclude, rules: Rules) -> Settlement:
         pending, verdict, known = effect.pending, effect.verdict, self._known
@@ -180,7 +222,8 @@ class Settler:
         else:
             ledger.commit(step)
         self._known = NOTHING
-        return Settlement(outcome=step.events[0].outcome, receipt=verdict.receipt)
+        receipt = verdict.receipt
+        return Settlement(outcome=step.events[0].outcome, receipt=receipt, result=receipt.result)
 
     def _give_up(self, pending: Pending, verdict: GiveUp, rules: Rules) -> None:
         ledger, error = self._ledger, verdict.error
@@ -204,38 +247,6 @@ class Settler:
         )
 
 
-def freeze(
-    ledger: Ledger,
-    rules: Rules,
-    *,
-    reason: CaseReason,
-    finding: str,
-    adapter: str,
-    receipt: Receipt | None = None,
-    observed: EnvironmentState | None = None,
-) -> None:
-    """Open a case with all evidence, make it durable, and say so.
-
-    Raises:
-        FrozenError: Always, once the case is durable.
-    """
-    run = ledger.run
-    case = Case(
-        reason=reason,
-        finding=finding,
-        challenge=ledger.parts.nonce(),
-        pending=run.pending,
-        receipt=receipt,
-        receipt_digest=receipt_fingerprint(receipt) if receipt else Digest(""),
-        recorded=environment_of(run, adapter),
-        observed=observed,
-        opened_at_ms=max(rules.now_ms, run.floor_ms),
-    )
-    ledger.commit(apply(run, CaseOpened(case=case), rules))
-    log.warning("run %s: frozen for review: %s", run.run_id, reason.value)
-    raise FrozenError(f"{reason}: {finding}", run.run_id, run.pending.key if run.pending else "")
-
-
 def _outcome_of(error: CounterfoilError) -> Outcome:
     match error:
         case StaleObservationError():
@@ -244,3 +255,21 @@ def _outcome_of(error: CounterfoilError) -> Outcome:
             return Outcome.PERMISSION_DENIED
         case _:
             return Outcome.EXECUTION_ERROR
+
+
+def _unanswered(run_id: RunId, pending: Pending, sends: int) -> UnknownOutcomeError:
+    return UnknownOutcomeError(
+        f"{sends} calls ended without an answer and left no effect",
+        run_id,
+        pending.key,
+        move="settle it later; it is asked by key first",
+    )
+
+
+def _waits(run_id: RunId, pending: Pending, lack: str) -> ApprovalError:
+    return ApprovalError(
+        f"it waits for a person: {lack}",
+        run_id,
+        pending.key,
+        move="have it approved, see `counterfoil requests`; then settle it",
+    )

@@ -244,6 +244,11 @@ class MemoryInbox:
         with self._lock:
             return tuple(islice(self._statements.get(run_id, {}), max(0, limit)))
 
+    def discard(self, run_id: RunId, statement: bytes) -> None:
+        """Drop a statement; nothing if it is not there."""
+        with self._lock:
+            self._statements.get(run_id, {}).pop(statement, None)
+
     def close(self) -> None:
         """Do nothing: there is no connection, and what arrived stays."""
 

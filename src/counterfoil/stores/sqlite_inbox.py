@@ -40,6 +40,19 @@ class SqliteInbox:
         )
         return tuple(statement for (statement,) in rows)
 
+    def discard(self, run_id: RunId, statement: bytes) -> None:
+        """Drop a statement durably; nothing if it is not there.
+
+        Raises:
+            UnavailableError: Nothing happened.
+            UnknownOutcomeError: The commit failed; discarding again is harmless.
+        """
+        with self._database.transaction() as connection:
+            connection.execute(
+                "DELETE FROM statement WHERE run_id = ? AND sha256 = ?",
+                (run_id, sha256(statement).digest()),
+            )
+
     def close(self) -> None:
         """Let go of the file; a second time does nothing."""
         self._database.close()

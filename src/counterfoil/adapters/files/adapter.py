@@ -16,6 +16,7 @@ from counterfoil.adapters.files.draft import Draft, drafted
 from counterfoil.adapters.files.driver import transaction, translated
 from counterfoil.adapters.files.journal import PlanState
 from counterfoil.adapters.files.plan import Plan
+from counterfoil.adapters.files.preview import preview
 from counterfoil.adapters.files.reading import observe, read
 from counterfoil.adapters.files.realm import is_covered, patterns
 from counterfoil.adapters.files.site import Site, close_site, leftover, turn
@@ -146,6 +147,21 @@ class FilesAdapter:
             if answer.answer is not Answer.FOUND:
                 journal.forbid(self._site.db, run_id, key)
             return answer
+
+    def preview(self, kind: str, arguments: dict[str, Json]) -> str:
+        """Return what a change would look like, as a text for people.
+
+        Raises:
+            ContractError: The kind is unknown or its arguments are out of contract.
+            PermissionDeniedError: A path leads over a link, or to no regular file.
+            UnavailableError: It cannot be looked at.
+        """
+        spec = next((spec for spec in self._kinds if spec.name == kind), None)
+        if spec is None:
+            raise ContractError(f"{kinds.NAME} declares no kind {kind!r:.80}")
+        checked = spec.normalise(arguments)
+        with self._turn():
+            return preview(self._site, kind, checked)
 
     def close(self) -> None:
         """Let go of the root, the journal and its file; a second time does nothing."""

@@ -1,0 +1,161 @@
+"""What every kind of session is: a run held under a lease, one verb at a time."""
+
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from types import TracebackType
+from typing import Self
+
+from counterfoil.core.errors import (
+    CounterfoilError,
+    FrozenError,
+    IntegrityError,
+    LostRaceError,
+    TerminalError,
+    UsageError,
+)
+from counterfoil.core.inputs import Input, Rules, Step
+from counterfoil.core.machine import apply
+from counterfoil.core.run import Phase, Run
+from counterfoil.core.task import Task
+from counterfoil.engine.observing import check_environments
+from counterfoil.engine.pulse import Pulse
+from counterfoil.engine.recovery import Opening
+from counterfoil.engine.settling import Settler
+from counterfoil.engine.statements import take_statements
+
+
+class HeldRun:
+    """Owns the lease, the lock and the end of a session.
+
+    After an `IntegrityError`, a `LostRaceError` or a failed commit every verb raises that
+    error again, and so does leaving the context: a framework that swallowed it cannot
+    go on.
+    """
+
+    def __init__(self, *, opening: Opening, task: Task) -> None:
+        self._ledger = opening.ledger
+        self._parts = opening.ledger.parts
+        self._task = task
+        self._holds_lease = opening.holds_lease
+        self._position = 0
+        self._settler = Settler(ledger=self._ledger, task=task, is_fenced=not opening.is_new)
+        self._lock = threading.RLock()
+        self._fatal: CounterfoilError | None = None
+        self._is_closed = False
+        self._pulse: Pulse | None = None
+
+    def start(self, *, is_new: bool) -> Self:
+        """Compare the world with the checkpoint, hear people, and begin to keep the lease.
+
+        Raises:
+            UnavailableError: The world cannot be looked at; the lease is given up.
+        """
+        if self._holds_lease and not is_new:
+            try:
+                self._look_around()
+            except FrozenError:
+                pass  # the case is open and durable; every verb says so
+            except CounterfoilError:
+                with suppress(CounterfoilError):  # the lease ends by itself at the latest
+                    self.close()
+                raise
+        if self._holds_lease and self._parts.runs_background:
+            self._pulse = Pulse(ledger=self._ledger, lock=self._lock)
+            self._pulse.start()
+        return self
+
+    def _look_around(self) -> None:
+        if self.state.phase is Phase.RUNNING:
+            check_environments(self._ledger, self._task, self._rules())
+        else:
+            take_statements(self._ledger, self._task, self._rules())
+
+    @property
+    def state(self) -> Run:
+        """The run as this session knows it; frozen."""
+        return self._ledger.run
+
+    @property
+    def run_id(self) -> str:
+        """Name of the run."""
+        return self._ledger.run.run_id
+
+    def flush(self) -> None:
+        """Make everything that happened durable."""
+        with self._verb():
+            self._ledger.flush()
+
+    def close(self) -> None:
+        """Make everything durable, give the lease up, stop the background thread."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._pulse is not None:
+            self._pulse.stop()
+        with self._lock:
+            if not self._holds_lease or self._ledger.broken is not None:
+                return
+            if self._fatal is None:
+                self._ledger.flush()
+            self._ledger.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+        if error is None and self._fatal is not None:
+            raise self._fatal
+
+    @contextmanager
+    def _verb(self) -> Generator[None]:
+        with self._lock:
+            if self._is_closed:
+                raise UsageError("the session is closed", self.run_id)
+            fatal = self._fatal or self._ledger.broken
+            if fatal is not None:
+                raise fatal
+            try:
+                yield
+            except (IntegrityError, LostRaceError) as error:
+                self._fatal = error
+                raise
+
+    def _rules(self) -> Rules:
+        parts = self._parts
+        return Rules(
+            task=self._task, kinds=parts.kinds, now_ms=parts.clock.now_ms(), roots=parts.roots
+        )
+
+    def _hear(self) -> None:
+        """Apply what people have signed, where the run waits for a person.
+
+        Raises:
+            ApprovalError: A person denied the pending action.
+        """
+        run = self.state
+        is_waiting = run.pending is not None and run.pending.approvals_required > 0
+        if is_waiting or run.phase is Phase.NEEDS_REVIEW:
+            denial = take_statements(self._ledger, self._task, self._rules())
+            if denial is not None:
+                raise denial
+
+    def _commit(self, given: Input) -> Step:
+        step = apply(self.state, given, self._rules())
+        self._ledger.commit(step)
+        return step
+
+    def _refuse_if_stopped(self) -> None:
+        run = self.state
+        if run.phase.has_ended:
+            raise TerminalError(f"the run has {run.phase}: {run.reason}", run.run_id)
+        if run.phase is Phase.NEEDS_REVIEW:
+            raise FrozenError(
+                f"the run is in review: {run.case.finding if run.case else ''}", run.run_id
+            )
