@@ -1,37 +1,35 @@
 """From settings to wired objects: the only module that names concrete classes."""
 
-import hashlib
 import importlib
-import os
 import secrets
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from counterfoil.adapters.files import open_files
 from counterfoil.adapters.function import Effects
 from counterfoil.core.errors import ConfigError
 from counterfoil.core.intent import KindSpec
-from counterfoil.core.words import identifier
+from counterfoil.core.trust import NOBODY, TrustRoots
 from counterfoil.engine.clock import SystemClock
 from counterfoil.engine.parts import Parts, Seals
 from counterfoil.keeper import Keeper
 from counterfoil.keys import (
     Keyring,
     Purpose,
-    check_apart,
     create_keyring,
     load_keyring,
+    load_trust,
     open_source,
     parse_source,
 )
-from counterfoil.ports import Adapter, CheckpointStore, Clock, HeadRegister
+from counterfoil.places import Places, places_of, project_name, user_folder
+from counterfoil.ports import Adapter, CheckpointStore, Clock, HeadRegister, Inbox
 from counterfoil.settings import FILE_NAME, FOLDER_NAME, Settings, find_project, read_settings
 from counterfoil.stores.holders import is_dead, this_holder
-from counterfoil.stores.memory import MemoryHeads, MemoryStore
+from counterfoil.stores.memory import MemoryHeads, MemoryInbox, MemoryStore
 from counterfoil.stores.place import NETWORK_KINDS, mounted_kind
-from counterfoil.stores.sqlite import SqliteHeads, SqliteStore, open_heads, open_store
+from counterfoil.stores.sqlite import SqliteHeads, SqliteStore, open_heads, open_inbox, open_store
 
 __all__ = [
     "Places",
@@ -45,95 +43,17 @@ __all__ = [
     "open_keeper",
     "open_records",
     "open_register",
+    "open_statements",
     "places_of",
     "pragmas_of",
 ]
-
-SQLITE = "sqlite:"
-MEMORY = "memory:"
 
 default_effects = Effects()
 """Where `counterfoil.effect` and `counterfoil.observer` declare functions."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Places:
-    """Where everything of a project lies.
-
-    Attributes:
-        project: The project's folder.
-        store: The checkpoint file; None in memory.
-        heads: The file of heads; None in memory.
-        key_source: Source of the checkpoint keys.
-        keys: The key file, when the source is one.
-    """
-
-    project: Path
-    store: Path | None
-    heads: Path | None
-    key_source: str
-    keys: Path | None
-
-
-def places_of(project: Path, settings: Settings) -> Places:
-    """Return where a project's files lie, by its settings and the user's folders.
-
-    Raises:
-        ConfigError: A url or a key source cannot be read.
-    """
-    name = project_name(project, settings)
-    store = _path(settings.store.url, project, "store.url")
-    heads = _path(settings.heads.url or _default_heads(name), project, "heads.url")
-    source = settings.keys.source or f"file:{_default_keys(name)}"
-    parsed = parse_source(source)
-    keys = None
-    if parsed.kind == "file":
-        keys = Path(parsed.place).expanduser()
-        keys = keys if keys.is_absolute() else project / keys
-        check_apart(keys, project)
-    return Places(project=project, store=store, heads=heads, key_source=source, keys=keys)
-
-
-def project_name(project: Path, settings: Settings) -> str:
-    """Return what names the project in the user's folders.
-
-    Raises:
-        ConfigError: The set id cannot be a folder's name.
-    """
-    if settings.project.id:
-        name = identifier(settings.project.id, "project.id")
-        if "/" in name or name.startswith("."):
-            raise ConfigError("project.id must be one plain word, without '/'")
-        return name
-    place = hashlib.sha256(os.fsencode(project.resolve())).hexdigest()[:16]
-    return f"{project.resolve().name or 'root'}-{place}"
-
-
-def _default_heads(name: str) -> str:
-    return f"{SQLITE}{_user_folder('XDG_STATE_HOME', '.local/state')}/{name}/heads.db"
-
-
-def _default_keys(name: str) -> Path:
-    return _user_folder("XDG_CONFIG_HOME", ".config") / name / "keys.json"
-
-
-def _user_folder(variable: str, default: str) -> Path:
-    base = os.environ.get(variable, "")
-    root = Path(base) if base.startswith("/") else Path.home() / default
-    return root / "counterfoil"
-
-
-def _path(url: str, project: Path, field: str) -> Path | None:
-    if url == MEMORY:
-        return None
-    if not url.startswith(SQLITE) or url == SQLITE:
-        raise ConfigError(f"{field} {url!r:.100} is neither 'sqlite:PATH' nor 'memory:'")
-    path = Path(url.removeprefix(SQLITE)).expanduser()
-    return path if path.is_absolute() else project / path
-
-
 def init_project(folder: Path, *, writes_settings: bool = True) -> Places:
-    """Set a project up: its id, its folder, its key, its store and its heads.
+    """Set a project up: its id, its folder, its key, its store, heads and inbox.
 
     What is there is kept as it is, so that calling it twice changes nothing.
 
@@ -159,6 +79,7 @@ def init_project(folder: Path, *, writes_settings: bool = True) -> Places:
     store, heads = _open_stores(places, SystemClock(), create=True)
     heads.close()
     store.close()
+    open_statements(places).close()
     ignore = project / FOLDER_NAME / ".gitignore"
     if ignore.parent.is_dir() and not ignore.exists():
         ignore.write_text("*\n", encoding="utf-8")
@@ -206,14 +127,13 @@ def open_keeper(
     if not is_set_up(places) and _sets_itself_up(places):
         init_project(project, writes_settings=False)
     used_clock = clock or SystemClock()
-    keyring = _keyring(places)
-    store, heads = _open_stores(places, used_clock, create=places.keys is None)
     declared = effects if effects is not None else default_effects
-    found: list[Adapter] = [*declared.adapters(used_clock.now_ms), *adapters]
-    found.append(_files(project, settings, used_clock))
-    return Keeper(
-        wire(settings, keyring, store, heads, found, clock=used_clock, owner=this_holder())
-    )
+
+    def found() -> Sequence[Adapter]:
+        files = _files(project, settings, used_clock)
+        return (*declared.adapters(used_clock.now_ms), *adapters, files)
+
+    return _keeper(places, settings, found, used_clock, create=places.keys is None)
 
 
 def open_records(folder: Path | str = ".", *, clock: Clock | None = None) -> Keeper:
@@ -233,11 +153,32 @@ def open_records(folder: Path | str = ".", *, clock: Clock | None = None) -> Kee
             f"there is no project at {project}",
             move="run `counterfoil init` there, or name its folder with --project",
         )
-    used_clock = clock or SystemClock()
-    keyring = _keyring(places)
-    store, heads = _open_stores(places, used_clock, create=False)
-    parts = wire(settings, keyring, store, heads, (), clock=used_clock, owner=this_holder())
-    return Keeper(parts)
+    return _keeper(places, settings, tuple, clock or SystemClock(), create=False)
+
+
+def _keeper(
+    places: Places,
+    settings: Settings,
+    adapters: Callable[[], Sequence[Adapter]],
+    clock: Clock,
+    *,
+    create: bool,
+) -> Keeper:
+    keyring, roots = _keyring(places), load_trust(places.trust)
+    store, heads = _open_stores(places, clock, create=create)
+    return Keeper(
+        wire(
+            settings,
+            keyring,
+            store,
+            heads,
+            adapters(),
+            clock=clock,
+            owner=this_holder(),
+            inbox=open_statements(places),
+            roots=roots,
+        )
+    )
 
 
 def file_system_of(folder: Path) -> tuple[str, bool]:
@@ -265,7 +206,7 @@ def _files(project: Path, settings: Settings, clock: Clock) -> Adapter:
     root = (project / settings.adapters.files.root).resolve()
     journal = None
     if project.resolve().is_relative_to(root):
-        state = _user_folder("XDG_STATE_HOME", ".local/state")
+        state = user_folder("XDG_STATE_HOME", ".local/state")
         journal = state / project_name(project, settings) / "files"
     return open_files(root, journal=journal, now_ms=clock.now_ms)
 
@@ -283,6 +224,8 @@ def wire(
     *,
     clock: Clock,
     owner: str,
+    inbox: Inbox | None = None,
+    roots: TrustRoots = NOBODY,
     random_bytes: Callable[[int], bytes] = secrets.token_bytes,
     runs_background: bool = True,
 ) -> Parts:
@@ -291,16 +234,7 @@ def wire(
     Raises:
         ConfigError: Two adapters share a name, or two kinds do.
     """
-    by_name: dict[str, Adapter] = {}
-    kinds: dict[str, KindSpec] = {}
-    for adapter in adapters:
-        if adapter.name in by_name:
-            raise ConfigError(f"two adapters are named {adapter.name}")
-        by_name[adapter.name] = adapter
-        for spec in adapter.kinds:
-            if spec.name in kinds:
-                raise ConfigError(f"two adapters declare kind {spec.name}")
-            kinds[spec.name] = spec
+    by_name, kinds = _by_name(adapters)
     return Parts(
         store=store,
         heads=heads,
@@ -319,8 +253,24 @@ def wire(
         ttl_ms=settings.lease.ttl_ms,
         merges=settings.commit.merge,
         marks=settings.commit.marker,
+        inbox=inbox,
+        roots=roots,
         runs_background=runs_background,
     )
+
+
+def _by_name(adapters: Sequence[Adapter]) -> tuple[dict[str, Adapter], dict[str, KindSpec]]:
+    by_name: dict[str, Adapter] = {}
+    kinds: dict[str, KindSpec] = {}
+    for adapter in adapters:
+        if adapter.name in by_name:
+            raise ConfigError(f"two adapters are named {adapter.name}")
+        by_name[adapter.name] = adapter
+        for spec in adapter.kinds:
+            if spec.name in kinds:
+                raise ConfigError(f"two adapters declare kind {spec.name}")
+            kinds[spec.name] = spec
+    return by_name, kinds
 
 
 def _keyring(places: Places) -> Keyring:
@@ -349,6 +299,11 @@ def open_checkpoints(places: Places, *, create: bool = False) -> CheckpointStore
     if places.store is None:
         return MemoryStore()
     return open_store(places.store, create=create)
+
+
+def open_statements(places: Places) -> Inbox:
+    """Open a project's inbox alone, made where there is none: it decides nothing."""
+    return MemoryInbox() if places.inbox is None else open_inbox(places.inbox, create=True)
 
 
 def open_register(places: Places, clock: Clock, *, create: bool = False) -> HeadRegister:

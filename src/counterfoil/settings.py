@@ -62,6 +62,17 @@ class Keys(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     source: str = ""
 
 
+class Trust(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who may sign statements.
+
+    Attributes:
+        file: Path of the trust file, outside the project; by default in the user's
+            configuration folder ($XDG_CONFIG_HOME/counterfoil).
+    """
+
+    file: str = ""
+
+
 class Lease(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How long a worker holds a run without renewing.
 
@@ -115,6 +126,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         store: Where checkpoints are.
         heads: Where heads are.
         keys: Where keys come from.
+        trust: Who may sign statements.
         lease: Terms of leases.
         commit: How commits are made.
         adapters: Adapters that need no code.
@@ -125,6 +137,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     store: Store = Store()
     heads: Heads = Heads()
     keys: Keys = Keys()
+    trust: Trust = Trust()
     lease: Lease = Lease()
     commit: Commit = Commit()
     adapters: Adapters = Adapters()

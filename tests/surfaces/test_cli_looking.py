@@ -82,10 +82,10 @@ def test_show_says_what_is_pending_and_how_to_go_on(project: Project) -> None:
     assert "counterfoil recover" in facts["next"]
 
 
-def test_show_prints_an_open_case_with_what_differs(project: Project) -> None:
+def test_show_prints_an_open_case_and_how_to_decide_it(project: Project) -> None:
     project.freeze()
     shown = project.call("show", RUN).stdout
-    wanted = ("outcome_unknown", "finding", "What differs", "cannot be observed", "Next: look at")
+    wanted = ("outcome_unknown", "finding", "Next: look at", "counterfoil review show")
     assert [words for words in wanted if words not in shown] == []
 
 

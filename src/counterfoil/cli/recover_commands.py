@@ -35,6 +35,7 @@ from counterfoil.keeper import Keeper, load_task
 NOTHING_PENDING = "nothing_pending"
 GIVEN_UP = "given_up"
 IN_REVIEW = "needs_review"
+WAITS = "waits_for_approval"
 
 
 def recover(
@@ -89,7 +90,8 @@ def _settled(session: Session) -> tuple[str, Receipt | None, RefusedError | None
     except FrozenError as error:
         return IN_REVIEW, None, error
     except RefusedError as error:
-        return GIVEN_UP, None, error
+        waits = session.request is not None
+        return (WAITS if waits else GIVEN_UP), None, error
     if settlement is None:
         return NOTHING_PENDING, None, None
     return settlement.outcome.value, settlement.receipt, None

@@ -12,9 +12,13 @@ from counterfoil.cli.init_command import init
 from counterfoil.cli.keys_commands import keys
 from counterfoil.cli.proof_commands import check_proof_file, prove, verify
 from counterfoil.cli.recover_commands import abort, recover
+from counterfoil.cli.request_commands import approve, deny, refresh, requests, revoke
+from counterfoil.cli.review_commands import review
 from counterfoil.cli.runs_command import runs
 from counterfoil.cli.show_command import show
+from counterfoil.cli.sign_commands import migrate, sign, submit
 from counterfoil.cli.trace_command import trace
+from counterfoil.cli.trust_commands import keygen, trust
 
 app = typer.Typer(
     name="counterfoil",
@@ -59,9 +63,20 @@ app.command()(trace)
 app.command()(verify)
 app.command()(recover)
 app.command()(abort)
+app.command()(requests)
+app.command()(approve)
+app.command()(deny)
+app.command()(refresh)
+app.command()(revoke)
+app.command()(sign)
+app.command()(submit)
+app.command()(migrate)
+app.command()(keygen)
 app.command()(prove)
 app.command("check-proof")(check_proof_file)
 app.command()(doctor)
+app.add_typer(review)
+app.add_typer(trust)
 app.add_typer(keys)
 
 

@@ -25,6 +25,7 @@ from counterfoil.core.task import Budgets, Task
 from counterfoil.core.words import Json
 from counterfoil.engine.control import RunView
 from counterfoil.engine.control import show as view_of
+from counterfoil.engine.matters import is_waiting
 from counterfoil.engine.recovery import check_binding
 from counterfoil.keeper import load_task
 
@@ -80,11 +81,17 @@ def next_move(view: RunView, now_ms: int) -> str:
         return "nothing, the run has ended"
     if run.phase is Phase.NEEDS_REVIEW:
         return (
-            f"look at the case; `counterfoil abort {run.run_id} --reason TEXT` ends the run, and "
-            "nothing is executed meanwhile"
+            f"look at the case with `counterfoil review show {run.run_id}`, then decide; "
+            f"`counterfoil abort {run.run_id} --reason TEXT` ends the run, and nothing is executed "
+            "meanwhile"
         )
     if is_held(view.head, now_ms):
         return "wait, a worker holds the run; if it died on this machine, start its program again"
+    if is_waiting(run) and run.pending is not None and not run.pending.sends:
+        return (
+            f"have it approved, see `counterfoil requests {run.run_id}`; then start the program "
+            "again"
+        )
     if run.pending is not None:
         return (
             "start the program again, or settle what is pending with "
@@ -100,9 +107,18 @@ def pending_facts(pending: Pending) -> list[tuple[str, object]]:
         ("key", pending.key),
         ("level", pending.level.value),
         ("position", pending.position),
+        *sending_facts(pending),
+        ("intent", pending.digest),
+    ]
+
+
+def sending_facts(pending: Pending) -> list[tuple[str, object]]:
+    """Return what is known of the calls of a pending intent."""
+    if not pending.sends:
+        return [("sends", "none, it waits for a person")]
+    return [
         ("sends", f"{pending.sends}, at most"),
         ("first sent", f"{clock_time(pending.first_sent_at_ms)}, at the earliest"),
-        ("intent", pending.digest),
     ]
 
 

@@ -1,7 +1,7 @@
-"""Where checkpoint keys come from: a key file, the environment, or a command.
+"""Keys: where checkpoint keys come from, who is trusted, and what people sign with.
 
-A source is opened into a `Keyring`, which signs with one key, opens with several, and
-shows the secret of none.
+A source (a key file, the environment, a command) is opened into a `Keyring`, which signs
+with one key, opens with several, and shows the secret of none.
 """
 
 from counterfoil.keys.keyfile import (
@@ -21,6 +21,7 @@ from counterfoil.keys.keyring import (
     keyring_of,
 )
 from counterfoil.keys.source import KeySource, open_source, parse_source
+from counterfoil.keys.trustfile import load_trust
 
 __all__ = [
     "SECRET_BYTES",
@@ -34,6 +35,7 @@ __all__ = [
     "create_keyring",
     "keyring_of",
     "load_keyring",
+    "load_trust",
     "open_source",
     "parse_source",
     "retire",

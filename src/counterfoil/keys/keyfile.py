@@ -150,15 +150,15 @@ def retire(path: Path, key: str) -> KeyRow:
     return _changed(path, change, key)
 
 
-def check_apart(path: Path, project: Path) -> None:
-    """Refuse a key file inside the project: copies of the project would carry the key.
+def check_apart(path: Path, project: Path, what: str = "key file") -> None:
+    """Refuse a key or trust file inside the project: copies of the project would carry it.
 
     Raises:
         ConfigError: `path` lies below `project`, links followed.
     """
     if path.expanduser().resolve().is_relative_to(project.resolve()):
         raise ConfigError(
-            f"key file {path} lies inside the project {project}",
+            f"{what} {path} lies inside the project {project}",
             move="keep it where copies and backups of the project do not reach",
         )
 

@@ -39,6 +39,8 @@ class Purpose(StrEnum):
 
     CHECKPOINT = "checkpoint"
     LEASE = "lease"
+    APPROVER = "approver"
+    REVIEWER = "reviewer"
 
 
 class KeyStatus(StrEnum):

@@ -82,15 +82,21 @@ def is_there(path: Path, folder: int) -> bool:
     return True
 
 
-def read(path: Path, folder: int, *, bytes_max: int) -> bytes:
+def read(path: Path, folder: int, *, bytes_max: int, is_secret: bool = True) -> bytes:
     """Return at most one byte more than `bytes_max` of a file, once it is checked.
+
+    Args:
+        path: The file.
+        folder: Its folder, as `opened_folder` gives it.
+        bytes_max: What the file may have.
+        is_secret: Whether others may not read it; they may never write to it.
 
     Raises:
         ConfigError: It is a link or no file, is not ours, or is open to others.
         UnavailableError: The disk gives it not.
     """
     with _translated(path), os.fdopen(os.open(path.name, _READ, dir_fd=folder), "rb") as file:
-        _check_file(path, os.fstat(file.fileno()))
+        _check_file(path, os.fstat(file.fileno()), is_secret=is_secret)
         return file.read(bytes_max + 1)
 
 
@@ -116,12 +122,44 @@ def write(path: Path, folder: int, content: bytes) -> None:
         os.fsync(folder)
 
 
-def _check_file(path: Path, status: os.stat_result) -> None:
+def create(path: Path, folder: int, content: bytes) -> None:
+    """Make a file for one user alone, where there is none.
+
+    Raises:
+        ConfigError: There is something of this name.
+        UnavailableError: The disk did not take it; nothing is left.
+    """
+    with _translated(path):
+        try:
+            descriptor = os.open(path.name, _FRESH, 0o600, dir_fd=folder)
+        except FileExistsError as error:
+            raise ConfigError(
+                f"there is a file at {path}; it is kept as it is", move="name another file"
+            ) from error
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                os.fchmod(file.fileno(), 0o600)
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError:
+            _remove(path.name, folder)
+            raise
+        os.fsync(folder)
+
+
+def _check_file(path: Path, status: os.stat_result, *, is_secret: bool) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise ConfigError(f"{path} is no regular file")
     if status.st_uid != os.geteuid():
         raise _foreign(path, status)
-    if status.st_mode & _OTHERS:
+    if not is_secret and status.st_mode & _OTHERS_WRITE:
+        raise ConfigError(
+            f"file {path} has mode {stat.S_IMODE(status.st_mode):04o}, so others may write to it",
+            move=f"run `chmod 644 {shlex.quote(str(path))}`, and read what it says before it "
+            "is used again",
+        )
+    if is_secret and status.st_mode & _OTHERS:
         raise ConfigError(
             f"file {path} has mode {stat.S_IMODE(status.st_mode):04o}, open to others",
             move=f"run `chmod 600 {shlex.quote(str(path))}`, and rotate if others may have read it",
