@@ -48,13 +48,22 @@ def open_database(
         place.make_folder(path.parent)
         place.check_folder(path.parent, mounts)
     if place.check_file(path) is None:
-        was_there = place.check_file(log_of(path)) or place.check_file(guard_of(path)) is not None
-        if create_first is None or was_there:
+        if create_first is None or _was_there(path):
             raise missing
         _create(path, schema, create_first)
     database = Database(path, schema, mounts)
     database.open()
     return database
+
+
+def _was_there(path: Path) -> bool:
+    """Return whether a log or a guard without its file shows that there was one.
+
+    They are created after the file, so a look at the file again tells a file that is gone
+    from one that another process has created meanwhile.
+    """
+    leaves = place.check_file(log_of(path)) or place.check_file(guard_of(path)) is not None
+    return bool(leaves) and place.check_file(path) is None
 
 
 def _create(path: Path, schema: Schema, create_first: Callable[[Connection], None]) -> None:

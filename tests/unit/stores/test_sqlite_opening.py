@@ -16,6 +16,7 @@ from counterfoil.core.errors import (
 from counterfoil.stores import sqlite_driver
 from counterfoil.stores.migrate import Schema, migrate
 from counterfoil.stores.sqlite import SqliteHeads, open_heads, open_inbox, open_store
+from counterfoil.stores.sqlite_file import _was_there
 from counterfoil.stores.sqlite_heads import HEADS_SCHEMA
 from counterfoil.stores.sqlite_inbox import INBOX_SCHEMA
 from counterfoil.stores.sqlite_store import STORE_SCHEMA
@@ -169,8 +170,8 @@ def test_a_register_keeps_the_name_it_was_created_with(tmp_path: Path) -> None:
     assert (made.incarnation, read) == ("a", made)
 
 
-@pytest.mark.parametrize("row", [pytest.param("T21", id="T21")])
-def test_a_register_created_by_many_at_once_is_one(row: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("round_number", [pytest.param(n, id=f"T21 round {n}") for n in range(8)])
+def test_a_register_created_by_many_at_once_is_one(round_number: int, tmp_path: Path) -> None:
     names = iter(range(99))
 
     def created() -> SqliteHeads:
@@ -181,14 +182,25 @@ def test_a_register_created_by_many_at_once_is_one(row: str, tmp_path: Path) -> 
             incarnation=lambda: f"name {next(names)}",
         )
 
-    opened = raced([created] * 8)
+    opened = [each for each in raced([created] * 8) if isinstance(each, SqliteHeads)]
+    assert len(opened) == 8
     opened[0].create(RUN, checkpoint(0).digest, "one", "nonce", 1_000)
-    seen = {heads.read(RUN).incarnation for heads in opened}
+    seen = {head.incarnation for heads in opened if (head := heads.read(RUN))}
     for heads in opened:
         heads.close()
     assert len(seen) == 1
     left = sorted(path.name for path in (tmp_path / "state").iterdir())
     assert left == ["heads.db", "heads.db-shm", "heads.db-wal"]
+
+
+def test_a_file_created_between_two_looks_is_not_gone(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "heads.db"
+    heads = heads_at(tmp_path)
+    meanwhile = _was_there(path)
+    path.unlink()
+    gone = _was_there(path)
+    heads.close()
+    assert (meanwhile, gone) == (False, True)
 
 
 def test_a_clock_set_back_revives_nothing_after_reopening(tmp_path: Path) -> None:
