@@ -72,6 +72,14 @@ INBOX_CAUGHT = [
     (saboteur_inboxes.ReturnsEverything, statements.at_most_the_limit_is_pending),
     (saboteur_inboxes.MixesRuns, statements.statements_of_runs_are_kept_apart),
     (saboteur_inboxes.StaleReads, statements.a_second_connection_reads_a_statement),
+    (saboteur_inboxes.DiscardsNothing, statements.a_discarded_statement_waits_no_more),
+    (saboteur_inboxes.DiscardsTheFirst, statements.a_discarded_statement_waits_no_more),
+    (saboteur_inboxes.DiscardsForEveryRun, statements.discarding_touches_nothing_else),
+    (
+        saboteur_inboxes.RemembersWhatItDiscarded,
+        statements.a_discarded_statement_can_be_sent_again,
+    ),
+    (saboteur_inboxes.ClosesOnce, statements.closing_twice_is_closing_once),
 ]
 
 

@@ -60,4 +60,8 @@ INBOX_CLAUSES: tuple[Callable[[InboxBench], None], ...] = (
     statements.at_most_the_limit_is_pending,
     statements.statements_of_runs_are_kept_apart,
     statements.a_second_connection_reads_a_statement,
+    statements.a_discarded_statement_waits_no_more,
+    statements.discarding_touches_nothing_else,
+    statements.a_discarded_statement_can_be_sent_again,
+    statements.closing_twice_is_closing_once,
 )

@@ -64,3 +64,45 @@ def a_second_connection_reads_a_statement(bench: InboxBench) -> None:
     inbox.put(RUN, b"statement")
     for other in (early, bench.open()):
         expect(other.pending(RUN, 10) == (b"statement",), "another connection reads it")
+
+
+def a_discarded_statement_waits_no_more(bench: InboxBench) -> None:
+    """For any connection; the others keep their order."""
+    inbox = bench.open()
+    for statement in (b"first", b"second", b"third"):
+        inbox.put(RUN, statement)
+    bench.open().discard(RUN, b"second")
+    expect(inbox.pending(RUN, 10) == (b"first", b"third"), "what is discarded waits no more")
+
+
+def discarding_touches_nothing_else(bench: InboxBench) -> None:
+    """What is not there, or there for another run, is left; twice is once."""
+    inbox = bench.open()
+    inbox.put(RUN, b"the same")
+    inbox.put(OTHER_RUN, b"the same")
+    inbox.discard(RUN, b"the")
+    inbox.discard(RUN, b"")
+    expect(inbox.pending(RUN, 10) == (b"the same",), "another statement stays")
+    for _ in range(2):
+        inbox.discard(RUN, b"the same")
+    expect(inbox.pending(RUN, 10) == (), "discarding twice is discarding once")
+    expect(inbox.pending(OTHER_RUN, 10) == (b"the same",), "another run's statement stays")
+
+
+def a_discarded_statement_can_be_sent_again(bench: InboxBench) -> None:
+    """It comes anew, behind those that came meanwhile."""
+    inbox = bench.open()
+    inbox.put(RUN, b"first")
+    inbox.put(RUN, b"second")
+    inbox.discard(RUN, b"first")
+    inbox.put(RUN, b"first")
+    expect(inbox.pending(RUN, 10) == (b"second", b"first"), "what is sent again comes last")
+
+
+def closing_twice_is_closing_once(bench: InboxBench) -> None:
+    """Closing loses nothing, and a second time does nothing."""
+    inbox = bench.open()
+    inbox.put(RUN, b"statement")
+    inbox.close()
+    inbox.close()
+    expect(bench.open().pending(RUN, 10) == (b"statement",), "it is there after closing")

@@ -1,5 +1,6 @@
 """Inboxes that each break one promise: they test the clauses."""
 
+from counterfoil.core.errors import UnavailableError
 from counterfoil.core.words import RunId
 from counterfoil.ports import Inbox
 
@@ -24,6 +25,14 @@ class Passing:
     def pending(self, run_id: RunId, limit: int) -> tuple[bytes, ...]:
         """Hand on."""
         return self.inner.pending(run_id, limit)
+
+    def discard(self, run_id: RunId, statement: bytes) -> None:
+        """Hand on."""
+        self.inner.discard(run_id, statement)
+
+    def close(self) -> None:
+        """Hand on."""
+        self.inner.close()
 
 
 class NewestFirst(Passing):
@@ -100,3 +109,68 @@ class StaleReads(Passing):
         if run_id not in self._seen:
             self._seen[run_id] = self.inner.pending(run_id, limit)
         return self._seen[run_id]
+
+
+class DiscardsNothing(Passing):
+    """Says that it dropped a statement, and keeps it."""
+
+    def discard(self, run_id: RunId, statement: bytes) -> None:
+        """Return without dropping."""
+
+
+class DiscardsTheFirst(Passing):
+    """Takes what is discarded for the one that waits longest."""
+
+    def discard(self, run_id: RunId, statement: bytes) -> None:
+        """Drop the oldest."""
+        for oldest in self.inner.pending(run_id, 1):
+            self.inner.discard(run_id, oldest)
+
+
+class DiscardsForEveryRun(Passing):
+    """Looks a statement up whatever run it is for."""
+
+    def __init__(self, inner: Inbox) -> None:
+        super().__init__(inner)
+        self._runs: list[RunId] = []
+
+    def put(self, run_id: RunId, statement: bytes) -> None:
+        """Remember the run."""
+        self._runs.append(run_id)
+        self.inner.put(run_id, statement)
+
+    def discard(self, run_id: RunId, statement: bytes) -> None:
+        """Drop it for every run."""
+        for each in self._runs:
+            self.inner.discard(each, statement)
+
+
+class RemembersWhatItDiscarded(Passing):
+    """Takes a statement that is sent again for one that was dropped."""
+
+    def __init__(self, inner: Inbox) -> None:
+        super().__init__(inner)
+        self._dropped: set[bytes] = set()
+
+    def put(self, run_id: RunId, statement: bytes) -> None:
+        """Keep it unless it was dropped once."""
+        if statement not in self._dropped:
+            self.inner.put(run_id, statement)
+
+    def discard(self, run_id: RunId, statement: bytes) -> None:
+        """Drop it for good."""
+        self._dropped.add(statement)
+        self.inner.discard(run_id, statement)
+
+
+class ClosesOnce(Passing):
+    """Fails when it is closed a second time."""
+
+    _is_closed = False
+
+    def close(self) -> None:
+        """Close, or fail."""
+        if self._is_closed:
+            raise UnavailableError("the inbox is closed")
+        self._is_closed = True
+        self.inner.close()
