@@ -818,6 +818,18 @@ def test_a_run_goes_on_under_another_task_with_a_migration(covered: str) -> None
     assert at.scene.world.write_count == 1
 
 
+@row("acc-039 migrated behind rubbish")
+def test_rubbish_in_the_inbox_hides_no_migration(covered: str) -> None:
+    at = desk()
+    run, _ = at.asks()
+    run.close()
+    task = _next_version(at)
+    for number in range(200):
+        at.hand(b"rubbish %d" % number)
+    at.hand(_migration(at, task))
+    assert last(at.run(task=task)) is Outcome.MIGRATED
+
+
 @pytest.mark.parametrize(
     "changes",
     [
