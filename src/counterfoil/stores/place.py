@@ -71,7 +71,7 @@ def make_folder(folder: Path) -> None:
     try:
         for missing in reversed([at for at in (folder, *folder.parents) if not at.exists()]):
             missing.mkdir(mode=0o700, exist_ok=True)
-            sync_folder(missing.parent)
+            _make_durable(missing)
     except OSError as error:
         raise UnavailableError(f"cannot create the folder {folder}: {error.strerror}") from error
 
@@ -87,6 +87,15 @@ def sync_folder(folder: Path) -> None:
         os.fsync(folder_fd)
     finally:
         os.close(folder_fd)
+
+
+def _make_durable(folder: Path) -> None:
+    """Sync the folder above one that is new; one that may not last is taken away again."""
+    try:
+        sync_folder(folder.parent)
+    except OSError:
+        folder.rmdir()
+        raise
 
 
 def identity(path: str) -> tuple[int, int] | None:

@@ -150,14 +150,13 @@ class Database:
         try:
             self._prepare(connection)
         except BaseException:
-            keep_log(connection, is_kept=True)
+            keep_log(connection)
             connection.close(force=True)
             raise
         return connection
 
     def _prepare(self, connection: Connection) -> None:
-        """Make the connection fit for use; until then closing it changes no file."""
-        keep_log(connection, is_kept=True)
+        """Make the connection fit for use."""
         set_pragmas(connection, self._path)
         _check_frames(connection, self._path)
         migrate(connection, self._schema)
@@ -168,7 +167,6 @@ class Database:
             connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
             self._is_unsettled = False
         self._identity = place.identity(self._names[0])
-        keep_log(connection, is_kept=False)
 
     def _check_names(self) -> None:
         """Refuse to write to a file that has lost its name, since nobody would read it."""
@@ -198,7 +196,7 @@ class Database:
     def _drop_as_it_is(self) -> None:
         """Let go of the file, and leave it and its log as they are."""
         if self._connection is not None:
-            keep_log(self._connection, is_kept=True)
+            keep_log(self._connection)
         self._drop()
 
     def _drop(self, *, empties_log: bool = False) -> None:

@@ -142,12 +142,12 @@ def set_pragmas(connection: Connection, path: Path) -> None:
     connection.file_control("main", apsw.SQLITE_FCNTL_PERSIST_WAL, ctypes.addressof(persists))
 
 
-def keep_log(connection: Connection, *, is_kept: bool) -> None:
-    """Say whether closing leaves file and log as they are, as damage and doubt demand.
+def keep_log(connection: Connection) -> None:
+    """Let closing leave file and log as they are, as damage and doubt demand.
 
-    Where it does not, the log is moved into the file and becomes empty.
+    Without it the last to close moves the log into the file.
     """
-    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, int(is_kept))
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
 
 
 def log_frames(connection: Connection) -> int:

@@ -67,7 +67,10 @@ def _was_there(path: Path) -> bool:
 
 
 def _create(path: Path, schema: Schema, create_first: Callable[[Connection], None]) -> None:
-    """Make the file and give it its name, unless another process is first."""
+    """Make the file and give it its name, unless another process is first.
+
+    The name is durable once the guard is, which comes before the first commit.
+    """
     try:
         with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
             made = Path(folder) / "new"
@@ -77,7 +80,6 @@ def _create(path: Path, schema: Schema, create_first: Callable[[Connection], Non
                 path.hardlink_to(made)
             except FileExistsError:
                 return
-        place.sync_folder(path.parent)
     except OSError as error:
         raise UnavailableError(f"cannot create {path}: {error.strerror}") from error
 

@@ -255,6 +255,7 @@ def assert_complete(folder: Path) -> None:
     "at",
     [
         pytest.param(4, id="C16 in the header"),
+        pytest.param(16, id="C16 in the salts of the header"),
         pytest.param(HEADER.size + 8, id="C16 in the first frame"),
         pytest.param(HEADER.size + 3 * (FRAME.size + HEADS_PAGE_BYTES) + 99, id="C16 in a page"),
     ],

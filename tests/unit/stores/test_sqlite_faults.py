@@ -80,7 +80,7 @@ def assert_whole(folder: Path, facts: list[str]) -> None:
         ),
         *(
             pytest.param(f"fsync:signal=SIGKILL:when={n}", id=f"T25 killed at folder sync {n}")
-            for n in (1, 2, 3, 4)
+            for n in range(1, 7)
         ),
     ],
 )
@@ -111,6 +111,15 @@ def test_a_disk_that_fails_once_is_a_named_error_and_the_walk_goes_on(
     facts = injected(tmp_path, fault)
     assert [fact for fact in facts if not fact.isdigit() and fact not in NAMED] == []
     assert acknowledged(facts) == list(range(GENERATIONS + 1))
+    assert_whole(tmp_path, facts)
+
+
+@pytest.mark.parametrize(
+    "n", [pytest.param(n, id=f"T25 folder sync {n} fails") for n in range(1, 7)]
+)
+def test_a_folder_that_cannot_be_synced_is_unavailable_until_it_can(n: int, tmp_path: Path) -> None:
+    facts = injected(tmp_path, f"fsync:error=EIO:when={n}")
+    assert facts == ["UnavailableError", *map(str, range(GENERATIONS + 1))]
     assert_whole(tmp_path, facts)
 
 
