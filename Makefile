@@ -17,7 +17,7 @@ LOCK_VENV := .cache/lock-venv
 UV_VERSION := 0.13.9
 
 # What crash tests need of the system: command=package.
-TEST_PACKAGES := strace=strace
+TEST_PACKAGES := strace=strace setpriv=util-linux
 
 .PHONY: help setup demo test check bench lock clean
 

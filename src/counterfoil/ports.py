@@ -168,7 +168,10 @@ class CheckpointStore(Protocol):
         ...
 
     def trace(self, run_id: RunId, after: int, limit: int) -> tuple[Checkpoint, ...]:
-        """Return checkpoints with a generation above `after`, oldest first."""
+        """Return checkpoints with a generation above `after`, oldest first.
+
+        A page never ends inside a generation, so it may hold more than `limit`.
+        """
         ...
 
     def mark(self, mark: Mark) -> None:

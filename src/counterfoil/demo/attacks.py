@@ -115,7 +115,7 @@ def _judged(name: str, attempt: Attempt, wanted: tuple[str, ...]) -> Attack:
 
 def _change_newest(database: Path) -> None:
     connection = connect(database)
-    keep_log(connection, is_kept=True)
+    keep_log(connection)
     newest = "SELECT number, envelope FROM checkpoint ORDER BY generation DESC, number DESC LIMIT 1"
     row = connection.execute(newest).fetchone()
     number, envelope = cast("tuple[int, bytes]", row)  # the columns as the schema types them
