@@ -4,6 +4,7 @@ Each row runs over stores in memory and in SQLite, and in a real folder.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,10 @@ from counterfoil.core.task import Budgets
 from counterfoil.core.trace import Outcome
 from counterfoil.core.words import Key, RunId
 from counterfoil.engine.session import Session
-from counterfoil.ports import Adapter, Operation
+from counterfoil.keeper import Keeper
+from counterfoil.ports import Adapter, Head, Operation
 from counterfoil.testing.saboteur_adapters import Passing
+from counterfoil.testing.saboteur_heads import Passing as PassingHeads
 from tests.support.scenes import (
     EFFECTS,
     RUN_ID,
@@ -311,6 +314,25 @@ def test_one_of_two_workers_at_one_generation_wins(scene: Scene) -> None:
     with pytest.raises(LostRaceError):
         second.heads.acquire(head, "second", "nonce-2", 30_000)
     assert scene.heads().read(RunId(RUN_ID)) == won
+
+
+@everywhere("acc-A10 at the start")
+def test_a_run_that_another_creates_and_moves_meanwhile_raises_no_alarm(scene: Scene) -> None:
+    class SeenLate(PassingHeads):
+        was_read = False
+
+        def read(self, run_id: RunId) -> Head | None:
+            found = super().read(run_id)
+            if not self.was_read:
+                self.was_read = True
+                run = scene.run()
+                run.propose(read(run))
+            return found
+
+    parts = scene.parts(owner="slow")
+    slow = Keeper(replace(parts, heads=SeenLate(parts.heads, scene.clock.now_ms)))
+    with pytest.raises(LeaseLostError):
+        slow.run(scene.task, RUN_ID)
 
 
 @everywhere("acc-A10 at the target")

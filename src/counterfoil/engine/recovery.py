@@ -84,7 +84,7 @@ def open_run(parts: Parts, task: Task, run_id: RunId, *, wait_ms: int = 0) -> Op
         IntegrityError: The member that says why.
         UnavailableError: A store, register or environment cannot be reached.
     """
-    head = parts.heads.read(run_id)
+    head = parts.heads.read(run_id) or _head_of_stored(parts, run_id)
     if head is None:
         created = _create(parts, task, run_id)
         if created is not None:
@@ -118,16 +118,27 @@ def known_head(parts: Parts, run_id: RunId) -> Head:
         UnknownRunError: There is no such run.
         HeadMissingError: The store holds checkpoints of it, and the register no head.
     """
-    head = parts.heads.read(run_id)
+    head = parts.heads.read(run_id) or _head_of_stored(parts, run_id)
     if head is None:
-        _refuse_headless(parts, run_id)
         raise UnknownRunError("the register has no such run", run_id)
     return head
 
 
-def _refuse_headless(parts: Parts, run_id: RunId) -> None:
-    if any(genuine_header(parts, row) for row in parts.store.trace(run_id, 0, BEYOND_PAGE)):
+def _head_of_stored(parts: Parts, run_id: RunId) -> Head | None:
+    """Return the head of a run that was just not registered; None when it is new.
+
+    Rows beyond the first are an alarm only if there is still no head: another worker may
+    have created the run, and moved it on, between the two reads.
+
+    Raises:
+        HeadMissingError: The store holds checkpoints of it, and the register no head.
+    """
+    if not any(genuine_header(parts, row) for row in parts.store.trace(run_id, 0, BEYOND_PAGE)):
+        return None
+    head = parts.heads.read(run_id)
+    if head is None:
         raise HeadMissingError("the store holds checkpoints and the register no head", run_id)
+    return head
 
 
 def _present(parts: Parts, run_id: RunId) -> Head:
@@ -139,7 +150,6 @@ def _present(parts: Parts, run_id: RunId) -> Head:
 
 def _create(parts: Parts, task: Task, run_id: RunId) -> Opening | None:
     """Create a run; None when another worker was faster."""
-    _refuse_headless(parts, run_id)
     now_ms = parts.clock.now_ms()
     states = [_first_look(parts, task, name) for name in adapters_of(parts, task)]
     run = Run(
