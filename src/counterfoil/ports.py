@@ -28,7 +28,8 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         owner: Name of the holder, for people; empty when free.
         nonce: Random, new at each acquisition; empty when free.
         lease_version: Raised at each acquisition.
-        expires_at_ms: End of the lease, by the register's clock; 0 when free.
+        expires_at_ms: End of the lease, by the register's clock. When free, the moment
+            from which workers may claim the run; 0 for at once.
         status: "active", "frozen" or "terminal".
         incarnation: Random, new whenever the register was set up or restored.
     """
@@ -110,12 +111,16 @@ class HeadRegister(Protocol):
         """
         ...
 
-    def release(self, held: Head) -> None:
-        """Give the lease up, if it is still the caller's; otherwise do nothing."""
+    def release(self, held: Head, pause_ms: int = 0) -> None:
+        """Give the lease up, if it is still the caller's; otherwise do nothing.
+
+        The run is free at once. `claimable` leaves it out for `pause_ms` by the
+        register's clock, so that a worker that failed is not followed at once.
+        """
         ...
 
     def claimable(self, limit: int) -> tuple[Head, ...]:
-        """Return active heads whose lease is free or expired, at most `limit`."""
+        """Return active heads that are free and whose pause is over, at most `limit`."""
         ...
 
     def heads(self, after: str, limit: int) -> tuple[Head, ...]:
@@ -124,6 +129,20 @@ class HeadRegister(Protocol):
 
     def close(self) -> None:
         """Let go of connections."""
+        ...
+
+
+class Joint(Protocol):
+    """Store and register in one database: both moves are one transaction.
+
+    What is refused, and with what, is as `CheckpointStore.put` and then
+    `HeadRegister.advance` say; nothing of the batch has happened then.
+    """
+
+    def commit(
+        self, rows: Sequence[Checkpoint], moves: Sequence[Advance]
+    ) -> tuple[Head, ...]:
+        """Store checkpoints and move heads on, all or none, in one durable write."""
         ...
 
 
@@ -340,8 +359,27 @@ class Inbox(Protocol):
         """Drop a statement that was applied or refused; nothing if it is not there."""
         ...
 
+    def arrivals(self, after: str, limit: int) -> tuple[RunId, ...]:
+        """Return runs that have statements, in order, from after `after`, at most `limit`."""
+        ...
+
     def close(self) -> None:
         """Let go of connections."""
+        ...
+
+
+class Bell(Protocol):
+    """Wakes a worker when something may be due; without one, workers look now and then."""
+
+    def wait(self, timeout_ms: int) -> bool:
+        """Return True as soon as something may be due, False when the time is over.
+
+        A lost connection is no error: it is made again, and a ring may be missed.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of the connection; a second time does nothing."""
         ...
 
 

@@ -192,23 +192,27 @@ class MemoryHeads:
             self._heads.update(heads)
             return tuple(moved)
 
-    def release(self, held: Head) -> None:
+    def release(self, held: Head, pause_ms: int = 0) -> None:
         """Give the lease up, if it is still the caller's; otherwise do nothing."""
+        rules.check_pause(pause_ms, held.run_id)
         with self._lock:
             present = self._heads.get(held.run_id)
             if present is None:
                 return
             if (present.nonce, present.lease_version) == (held.nonce, held.lease_version):
-                self._heads[held.run_id] = replace(present, owner="", nonce="", expires_at_ms=0)
+                until_ms = self._now_ms() + pause_ms if pause_ms else 0
+                self._heads[held.run_id] = replace(
+                    present, owner="", nonce="", expires_at_ms=until_ms
+                )
 
     def claimable(self, limit: int) -> tuple[Head, ...]:
-        """Return active heads that nobody holds, those that are free longest first."""
+        """Return active heads that are free, those that are so longest first."""
         with self._lock:
             now_ms = self._now_ms()
             free = [
                 head
                 for head in self._heads.values()
-                if head.status == "active" and not rules.is_held(head, now_ms)
+                if head.status == "active" and head.expires_at_ms <= now_ms
             ]
         free.sort(key=lambda head: (head.expires_at_ms, head.run_id))
         return tuple(free[: max(0, limit)])
@@ -248,6 +252,11 @@ class MemoryInbox:
         """Drop a statement; nothing if it is not there."""
         with self._lock:
             self._statements.get(run_id, {}).pop(statement, None)
+
+    def arrivals(self, after: str, limit: int) -> tuple[RunId, ...]:
+        """Return runs that have statements, in order of their code points."""
+        with self._lock:
+            return _page((run for run, kept in self._statements.items() if kept), after, limit)
 
     def close(self) -> None:
         """Do nothing: there is no connection, and what arrived stays."""

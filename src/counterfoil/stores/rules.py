@@ -53,6 +53,16 @@ def check_term(ttl_ms: int, run_id: RunId) -> None:
         raise UsageError(f"a term of {ttl_ms} ms ends before it begins", run_id)
 
 
+def check_pause(pause_ms: int, run_id: RunId) -> None:
+    """Refuse a pause that would end before it begins.
+
+    Raises:
+        UsageError: It is negative.
+    """
+    if pause_ms < 0:
+        raise UsageError(f"a pause of {pause_ms} ms ends before it begins", run_id)
+
+
 def check_status(status: str, run_id: RunId) -> None:
     """Refuse a status that no reader knows.
 

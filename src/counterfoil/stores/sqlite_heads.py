@@ -42,7 +42,7 @@ _ACQUIRE = """
 UPDATE head
 SET owner = ?, nonce = ?, lease_version = lease_version + 1, expires_at_ms = ?
 WHERE run_id = ? AND generation = ? AND checkpoint = ? AND nonce = ? AND lease_version = ?
-    AND status = ? AND owner = ? AND expires_at_ms <= ?
+    AND status = ? AND owner = ? AND (nonce = '' OR expires_at_ms <= ?)
 """
 _RENEW = """
 UPDATE head SET expires_at_ms = max(expires_at_ms, ?)
@@ -57,7 +57,7 @@ WHERE run_id = ? AND generation = ? AND checkpoint = ? AND nonce = ? AND lease_v
 RETURNING owner, expires_at_ms
 """
 _RELEASE = """
-UPDATE head SET owner = '', nonce = '', expires_at_ms = 0
+UPDATE head SET owner = '', nonce = '', expires_at_ms = ?
 WHERE run_id = ? AND nonce = ? AND lease_version = ?
 """
 
@@ -228,18 +228,21 @@ class SqliteHeads:
         with self._writing() as write:
             return tuple(_advanced(write, move) for move in batch)
 
-    def release(self, held: Head) -> None:
+    def release(self, held: Head, pause_ms: int = 0) -> None:
         """Give the lease up, if it is still the caller's; otherwise do nothing.
 
         Raises:
+            UsageError: The pause is negative.
             UnavailableError: Nothing happened.
             UnknownOutcomeError: The commit failed; the lease ends by itself at the latest.
         """
+        rules.check_pause(pause_ms, held.run_id)
         with self._writing() as write:
-            write.changed(_RELEASE, (held.run_id, held.nonce, held.lease_version))
+            until_ms = write.now_ms + pause_ms if pause_ms else 0
+            write.changed(_RELEASE, (until_ms, held.run_id, held.nonce, held.lease_version))
 
     def claimable(self, limit: int) -> tuple[Head, ...]:
-        """Return active heads that nobody holds, those that are free longest first."""
+        """Return active heads that are free, those that are so longest first."""
         return self._heads(_FREE, (self._wall_ms(), max(0, limit)))
 
     def heads(self, after: str, limit: int) -> tuple[Head, ...]:

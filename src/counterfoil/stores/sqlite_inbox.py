@@ -53,6 +53,15 @@ class SqliteInbox:
                 (run_id, sha256(statement).digest()),
             )
 
+    def arrivals(self, after: str, limit: int) -> tuple[RunId, ...]:
+        """Return runs that have statements, in order of their code points."""
+        rows = self._database.rows(
+            tuple[str],
+            "SELECT DISTINCT run_id FROM statement WHERE run_id > ? ORDER BY run_id LIMIT ?",
+            (after, max(0, limit)),
+        )
+        return tuple(RunId(run_id) for (run_id,) in rows)
+
     def close(self) -> None:
         """Let go of the file; a second time does nothing."""
         self._database.close()
