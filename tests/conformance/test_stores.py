@@ -79,6 +79,9 @@ INBOX_CAUGHT = [
         saboteur_inboxes.RemembersWhatItDiscarded,
         statements.a_discarded_statement_can_be_sent_again,
     ),
+    (saboteur_inboxes.ListsWhatIsDone, statements.runs_with_statements_are_listed_in_pages),
+    (saboteur_inboxes.ListsWithoutEnd, statements.runs_with_statements_are_listed_in_pages),
+    (saboteur_inboxes.ListsByAlphabet, statements.runs_with_statements_are_listed_in_pages),
     (saboteur_inboxes.ClosesOnce, statements.closing_twice_is_closing_once),
 ]
 

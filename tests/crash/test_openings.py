@@ -99,7 +99,7 @@ def test_a_creator_that_was_overtaken_before_it_raised_its_fence_raises_no_alarm
 class CannotRelease(MemoryHeads):
     """Answers no release."""
 
-    def release(self, held: Head) -> None:
+    def release(self, held: Head, pause_ms: int = 0) -> None:
         raise UnavailableError("the register does not answer")
 
 

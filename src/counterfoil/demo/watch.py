@@ -183,9 +183,9 @@ class WatchedHeads:
             self._watch.after_advance(move.checkpoint)
         return moved
 
-    def release(self, held: Head) -> None:
+    def release(self, held: Head, pause_ms: int = 0) -> None:
         """Pass on."""
-        self._heads.release(held)
+        self._heads.release(held, pause_ms)
 
     def claimable(self, limit: int) -> tuple[Head, ...]:
         """Pass on."""

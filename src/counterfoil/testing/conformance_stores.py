@@ -63,5 +63,6 @@ INBOX_CLAUSES: tuple[Callable[[InboxBench], None], ...] = (
     statements.a_discarded_statement_waits_no_more,
     statements.discarding_touches_nothing_else,
     statements.a_discarded_statement_can_be_sent_again,
+    statements.runs_with_statements_are_listed_in_pages,
     statements.closing_twice_is_closing_once,
 )

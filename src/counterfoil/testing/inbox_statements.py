@@ -99,6 +99,27 @@ def a_discarded_statement_can_be_sent_again(bench: InboxBench) -> None:
     expect(inbox.pending(RUN, 10) == (b"second", b"first"), "what is sent again comes last")
 
 
+def runs_with_statements_are_listed_in_pages(bench: InboxBench) -> None:
+    """Each once, in order of code points, for as long as a statement waits."""
+    inbox = bench.open()
+    expect(inbox.arrivals("", 9) == (), "nothing has arrived in a fresh inbox")
+    names = sorted(RunId(name) for name in ("b", "B", "a", "é", "10", "9"))
+    for name in reversed(names):
+        inbox.put(name, b"first")
+        inbox.put(name, b"second")
+    pages, after = list[str](), ""
+    while page := bench.open().arrivals(after, 4):
+        expect(len(page) <= 4, "a page has at most its limit")
+        pages.extend(page)
+        after = page[-1]
+    expect(pages == names, "pages of runs join, each run once")
+    expect(inbox.arrivals("", 0) == (), "a page of none is empty")
+    inbox.discard(names[0], b"first")
+    expect(names[0] in inbox.arrivals("", 9), "a run with one statement left is listed")
+    inbox.discard(names[0], b"second")
+    expect(inbox.arrivals("", 9) == tuple(names[1:]), "and one with none is not")
+
+
 def closing_twice_is_closing_once(bench: InboxBench) -> None:
     """Closing loses nothing, and a second time does nothing."""
     inbox = bench.open()

@@ -20,6 +20,7 @@ from counterfoil.ports import (
     CheckpointStore,
     Head,
     HeadRegister,
+    Joint,
     Mark,
     Observation,
     Operation,
@@ -27,7 +28,7 @@ from counterfoil.ports import (
 
 _T = TypeVar("_T")
 
-COMMITS = ("heads.create", "heads.advance")
+COMMITS = ("heads.create", "heads.advance", "joint.commit")
 """Calls that make a checkpoint the newest one."""
 
 
@@ -97,6 +98,7 @@ def mortal(parts: Parts, fate: Fate) -> Parts:
         parts,
         store=MortalStore(parts.store, fate),
         heads=MortalHeads(parts.heads, fate),
+        joint=None if parts.joint is None else MortalJoint(parts.joint, fate),
         adapters={name: MortalAdapter(inner, fate) for name, inner in parts.adapters.items()},
     )
 
@@ -178,9 +180,9 @@ class MortalHeads:
         """Hand on."""
         return self._fate.call("heads.advance", lambda: self._inner.advance(batch))
 
-    def release(self, held: Head) -> None:
+    def release(self, held: Head, pause_ms: int = 0) -> None:
         """Hand on."""
-        self._fate.call("heads.release", lambda: self._inner.release(held))
+        self._fate.call("heads.release", lambda: self._inner.release(held, pause_ms))
 
     def claimable(self, limit: int) -> tuple[Head, ...]:
         """Hand on."""
@@ -193,6 +195,18 @@ class MortalHeads:
     def close(self) -> None:
         """Hand on."""
         self._fate.call("heads.close", self._inner.close)
+
+
+class MortalJoint:
+    """A `Joint` whose every commit goes through a `Fate`; there is no instant inside one."""
+
+    def __init__(self, inner: Joint, fate: Fate) -> None:
+        self._inner = inner
+        self._fate = fate
+
+    def commit(self, rows: Sequence[Checkpoint], moves: Sequence[Advance]) -> tuple[Head, ...]:
+        """Hand on."""
+        return self._fate.call("joint.commit", lambda: self._inner.commit(rows, moves))
 
 
 class MortalAdapter:

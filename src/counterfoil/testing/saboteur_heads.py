@@ -51,9 +51,9 @@ class Passing:
         """Hand on."""
         return self.inner.advance(batch)
 
-    def release(self, held: Head) -> None:
+    def release(self, held: Head, pause_ms: int = 0) -> None:
         """Hand on."""
-        self.inner.release(held)
+        self.inner.release(held, pause_ms)
 
     def claimable(self, limit: int) -> tuple[Head, ...]:
         """Hand on."""

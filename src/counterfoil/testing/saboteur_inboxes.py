@@ -30,9 +30,47 @@ class Passing:
         """Hand on."""
         self.inner.discard(run_id, statement)
 
+    def arrivals(self, after: str, limit: int) -> tuple[RunId, ...]:
+        """Hand on."""
+        return self.inner.arrivals(after, limit)
+
     def close(self) -> None:
         """Hand on."""
         self.inner.close()
+
+
+class ListsWhatIsDone(Passing):
+    """Goes on listing runs whose statements were all discarded."""
+
+    def __init__(self, inner: Inbox) -> None:
+        super().__init__(inner)
+        self._seen: set[RunId] = set()
+
+    def put(self, run_id: RunId, statement: bytes) -> None:
+        """Remember the run for ever."""
+        self._seen.add(run_id)
+        self.inner.put(run_id, statement)
+
+    def arrivals(self, after: str, limit: int) -> tuple[RunId, ...]:
+        """Return every run that ever had a statement."""
+        return tuple(sorted(run_id for run_id in self._seen if run_id > after)[:limit])
+
+
+class ListsWithoutEnd(Passing):
+    """Ignores the limit of a page of runs."""
+
+    def arrivals(self, after: str, limit: int) -> tuple[RunId, ...]:
+        """Return all."""
+        return self.inner.arrivals(after, MANY)
+
+
+class ListsByAlphabet(Passing):
+    """Orders run ids as a person would, so that pages by code point do not join."""
+
+    def arrivals(self, after: str, limit: int) -> tuple[RunId, ...]:
+        """Fold letters before comparing."""
+        runs = sorted(self.inner.arrivals("", MANY), key=str.casefold)
+        return tuple(run for run in runs if run.casefold() > after.casefold())[:limit]
 
 
 class NewestFirst(Passing):

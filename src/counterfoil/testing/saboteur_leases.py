@@ -151,9 +151,9 @@ class RenewingComparesTheCommit(Passing):
 class ReleasesForAnybody(Passing):
     """Frees the present lease for whoever asks."""
 
-    def release(self, held: Head) -> None:
+    def release(self, held: Head, pause_ms: int = 0) -> None:
         """Release the head as it is."""
-        self.inner.release(self.present(held))
+        self.inner.release(self.present(held), pause_ms)
 
 
 class LeasesForNobody(Passing):
