@@ -1,11 +1,13 @@
 """The durable run: stage what may ride, seal, put, advance, and believe only the head.
 
 A commit is validated and sealed in memory, put into the store, and linearised by one
-compare-and-set of the head. Silence of the register is not success: the head is read
-and digests are compared. After any failed commit the ledger is not used again.
+compare-and-set of the head; or both at once, where they are one database. Silence of the
+register is not success: the head is read and digests are compared. After any failed
+commit the ledger is not used again.
 """
 
 from collections import OrderedDict
+from collections.abc import Callable
 
 from msgspec.structs import replace
 
@@ -47,6 +49,9 @@ PRUNE_EVERY = 64
 
 KEPT_GENERATIONS = 3
 """Newest generations whose state is kept: the head, and what a restore may want."""
+
+Send = Callable[[Advance], tuple[Head, ...]]
+"""Makes one move durable, with or without its checkpoint."""
 
 
 class Ledger:
@@ -150,20 +155,24 @@ class Ledger:
             raise
 
     def _make_durable(self, row: Checkpoint, status: str) -> Head:
-        store = self.parts.store
+        store, joint = self.parts.store, self.parts.joint
+        if joint is not None:
+            return self._advance(row.digest, status, lambda move: joint.commit((row,), (move,)))
         try:
             store.put((row,))
         except UnknownOutcomeError:
             store.put((row,))  # content-addressed: a second put is the same row
         return self._advance(row.digest, status)
 
-    def _advance(self, checkpoint: Digest, status: str) -> Head:
+    def _advance(self, checkpoint: Digest, status: str, send: Send | None = None) -> Head:
+        """Move the head on, by `send` or by the register alone."""
         parts, expected = self.parts, self.head
+        send = send or (lambda move: parts.heads.advance((move,)))
         move = Advance(expected=expected, checkpoint=checkpoint, status=status, ttl_ms=parts.ttl_ms)
         for _ in range(ADVANCE_TRIES_MAX):
             sent_at_ms = parts.clock.monotonic_ms()
             try:
-                (moved,) = parts.heads.advance((move,))
+                (moved,) = send(move)
             except (UnknownOutcomeError, StaleHeadError, LeaseLostError) as error:
                 learned = self._learn(checkpoint, error)
                 if learned is None:

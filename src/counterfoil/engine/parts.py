@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from counterfoil.core.envelope import Signer, Verifier
 from counterfoil.core.intent import KindSpec
 from counterfoil.core.trust import NOBODY, TrustRoots
-from counterfoil.ports import Adapter, CheckpointStore, Clock, HeadRegister, Inbox
+from counterfoil.ports import Adapter, CheckpointStore, Clock, HeadRegister, Inbox, Joint
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,6 +37,7 @@ class Parts:
         inbox: Signed statements; None where there is no person to ask.
         roots: Who may sign statements.
         runs_background: Whether leases are renewed and receipts flushed by a thread.
+        joint: Commits to store and heads at once; None where they are two databases.
     """
 
     store: CheckpointStore
@@ -54,6 +55,7 @@ class Parts:
     inbox: Inbox | None = None
     roots: TrustRoots = NOBODY
     runs_background: bool = True
+    joint: Joint | None = None
 
     def nonce(self) -> str:
         """Return 16 random bytes in hexadecimal."""
