@@ -22,6 +22,9 @@ RESULT_BYTES_MAX = 64 * 1024
 STATE_OWN_BYTES_MAX = 64 * 1024
 """What a run keeps open besides its pending arguments and an observed receipt."""
 
+SUBMITTED_BYTES_MAX = 16 * 1024
+"""Canonical arguments that a run is submitted with: they are in each of its states."""
+
 STATE_BYTES_MAX = STATE_OWN_BYTES_MAX + 2 * ARGUMENTS_BYTES_MAX + RESULT_BYTES_MAX
 """State of a checkpoint, with a pending intent and the case that holds it at their bounds."""
 

@@ -128,6 +128,27 @@ class ReceiptSeen:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Stumbled:
+    """A worker's program ended with an error, or without an end of the run.
+
+    Attributes:
+        reason: How, one sentence without payload.
+        tries_max: How often in a row it may, at one position, before the run is parked.
+    """
+
+    reason: str
+    tries_max: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Unparked:
+    """A person gives a parked run back to the workers."""
+
+    actor: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Resent:
     """The pending call is about to leave again under the same key."""
 
@@ -236,6 +257,8 @@ Input = (
     | Settled
     | Failed
     | Remembered
+    | Stumbled
+    | Unparked
     | ReceiptSeen
     | Resent
     | GivenUp

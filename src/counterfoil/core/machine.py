@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from counterfoil.core import authority, judge, resolving
+from counterfoil.core import authority, judge, resolving, working
 from counterfoil.core.errors import (
     ContractError,
     FrozenError,
@@ -42,6 +42,8 @@ from counterfoil.core.inputs import (
     Settled,
     StatementRefused,
     Step,
+    Stumbled,
+    Unparked,
     Withdrawn,
 )
 from counterfoil.core.intent import EnvironmentState, Pending
@@ -88,6 +90,8 @@ TABLE: Mapping[type[Any], tuple[Rule, Rule, Rule, Rule]] = {
     Settled: (_T, _T, _F, _E),
     Failed: (_T, _T, _F, _E),
     Remembered: (_T, _C, _F, _E),
+    Stumbled: (_T, _T, _F, _E),
+    Unparked: (_T, _T, _F, _E),
     ReceiptSeen: (_N, _T, _N, _N),
     Resent: (_N, _T, _F, _N),
     GivenUp: (_N, _T, _F, _N),
@@ -344,6 +348,8 @@ _REDUCERS: Mapping[type[Any], Callable[[Run, Any, Rules], Step]] = {
     Settled: _settled,
     Failed: _failed,
     Remembered: _remembered,
+    Stumbled: working.stumbled,
+    Unparked: working.unparked,
     ReceiptSeen: _receipt_seen,
     Resent: _resent,
     GivenUp: _given_up,

@@ -3,13 +3,14 @@
 from enum import StrEnum
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from counterfoil.core.errors import ContractError, InvariantError
 from counterfoil.core.intent import EnvironmentState, Pending, intent_digest
 from counterfoil.core.merkle import check_frontier
 from counterfoil.core.review import Case, Resolution
 from counterfoil.core.task import Task
-from counterfoil.core.words import IntentDigest, RunId
+from counterfoil.core.words import IntentDigest, Json, RunId
 
 
 class Phase(StrEnum):
@@ -49,6 +50,22 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     environments: tuple[EnvironmentState, ...]
 
 
+class Failure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a worker's program ended last, when it did not get past a position.
+
+    Attributes:
+        cursor: The position.
+        count: Times in a row that it ended there.
+        reason: How it ended the last time, one sentence for people.
+        is_parked: Whether workers leave the run to a person.
+    """
+
+    cursor: int
+    count: int
+    reason: str
+    is_parked: bool
+
+
 class Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One attempt at a task; bounded, whatever came before.
 
@@ -71,6 +88,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         resolution: The latest case that a decision closed.
         trace_size: Events so far.
         frontier: Merkle frontier over them.
+        arguments: What its program is called with; unset in a run that no one submitted.
+        failure: How its program ended last, if a worker's program failed.
     """
 
     run_id: RunId
@@ -91,6 +110,40 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     resolution: Resolution | None = None
     trace_size: int = 0
     frontier: tuple[bytes, ...] = ()
+    arguments: dict[str, Json] | UnsetType = UNSET
+    failure: Failure | UnsetType = UNSET
+
+
+def standing_failure(run: Run) -> Failure | None:
+    """Return how the program of a run failed at the position where it still is."""
+    failure = run.failure
+    if isinstance(failure, UnsetType) or failure.cursor != run.cursor:
+        return None
+    return failure
+
+
+def parked(run: Run) -> Failure | None:
+    """Return why workers leave a run to a person; None when they do not."""
+    failure = standing_failure(run)
+    return failure if failure is not None and failure.is_parked else None
+
+
+def lacks_approvals(run: Run) -> bool:
+    """Return whether the pending action has fewer approvals than it needs."""
+    pending = run.pending
+    return pending is not None and len(pending.approvals) < pending.approvals_required
+
+
+def head_status(run: Run) -> str:
+    """Return what a head says of a run: "active", "frozen" or "terminal".
+
+    Frozen is what only a person can bring further: a case, an action that lacks
+    approvals, a parked run.
+    """
+    if run.phase.has_ended:
+        return "terminal"
+    waits = run.phase is Phase.NEEDS_REVIEW or lacks_approvals(run) or parked(run)
+    return "frozen" if waits else "active"
 
 
 def environment_of(run: Run, adapter: str) -> EnvironmentState | None:
@@ -145,6 +198,7 @@ def _rules(run: Run, task: Task | None) -> tuple[tuple[str, bool], ...]:
         ("the pending digest fits its intent", pending is None or _digest_fits(pending)),
         ("a pending intent was sent in order", pending is None or _sends_fit(pending)),
         ("a waiting intent has a challenge", pending is None or _challenge_fits(pending)),
+        ("a failure is counted and behind or at the cursor", _failure_fits(run)),
         ("environments are named once", _names_are_distinct(run.environments)),
         ("time does not go back", run.floor_ms >= run.started_at_ms),
     )
@@ -179,6 +233,13 @@ def _sends_fit(pending: Pending) -> bool:
 def _challenge_fits(pending: Pending) -> bool:
     return bool(pending.challenge) == bool(pending.approvals_required) and (
         len(pending.approvals) <= pending.approvals_required
+    )
+
+
+def _failure_fits(run: Run) -> bool:
+    failure = run.failure
+    return isinstance(failure, UnsetType) or (
+        failure.count >= 1 and 0 <= failure.cursor <= run.cursor
     )
 
 

@@ -30,8 +30,9 @@ class AsyncSession:
     has left cannot be taken back, and its receipt is not thrown away.
     """
 
-    def __init__(self, open_session: Callable[[], Session]) -> None:
+    def __init__(self, open_session: Callable[[], Session], *, closes: bool = True) -> None:
         self._open = open_session
+        self._closes = closes
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="counterfoil")
         self._session: Session | None = None
 
@@ -51,9 +52,15 @@ class AsyncSession:
         trace: TracebackType | None,
     ) -> None:
         try:
-            await self._in_thread(self._held.__exit__, kind, error, trace)
+            if self._closes:
+                await self._in_thread(self._held.__exit__, kind, error, trace)
         finally:
             self._thread.shutdown(wait=False)
+
+    @property
+    def arguments(self) -> dict[str, Json]:
+        """What the run was submitted with; empty when nobody submitted it."""
+        return self._held.arguments
 
     @property
     def state(self) -> Run:

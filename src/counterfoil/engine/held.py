@@ -6,18 +6,23 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Self
 
+from msgspec import UnsetType
+
 from counterfoil.core.errors import (
     CounterfoilError,
     FrozenError,
     IntegrityError,
+    InvariantError,
+    LeaseLostError,
     LostRaceError,
     TerminalError,
     UsageError,
 )
-from counterfoil.core.inputs import Input, Rules, Step
+from counterfoil.core.inputs import Input, Rules, Step, Stumbled
 from counterfoil.core.machine import apply
-from counterfoil.core.run import Phase, Run
+from counterfoil.core.run import Failure, Phase, Run, standing_failure
 from counterfoil.core.task import Task
+from counterfoil.core.words import Json
 from counterfoil.engine.observing import check_environments
 from counterfoil.engine.pulse import Pulse
 from counterfoil.engine.recovery import Opening
@@ -43,6 +48,7 @@ class HeldRun:
         self._lock = threading.RLock()
         self._fatal: CounterfoilError | None = None
         self._is_closed = False
+        self._is_asked_to_stop = False
         self._pulse: Pulse | None = None
 
     def start(self, *, is_new: bool) -> Self:
@@ -86,8 +92,54 @@ class HeldRun:
         with self._verb():
             self._ledger.flush()
 
-    def close(self) -> None:
-        """Make everything durable, give the lease up, stop the background thread."""
+    @property
+    def lease_version(self) -> int:
+        """Version of the lease that this session holds, or held."""
+        return self._ledger.head.lease_version
+
+    @property
+    def generation(self) -> int:
+        """Number of the newest checkpoint that this session knows."""
+        return self._ledger.head.generation
+
+    @property
+    def arguments(self) -> dict[str, Json]:
+        """What the run was submitted with; empty when nobody submitted it."""
+        given = self.state.arguments
+        return {} if isinstance(given, UnsetType) else dict(given)
+
+    def ask_to_stop(self) -> None:
+        """Have the next verb raise `LeaseLostError`, so that the program comes to an end.
+
+        Safe to call from another thread. A verb that is under way goes on to its end.
+        """
+        self._is_asked_to_stop = True
+
+    def stumble(self, reason: str, *, tries_max: int) -> Failure:
+        """Put it on record that the program failed here, and park the run if it is enough.
+
+        Args:
+            reason: How, for people; no payload.
+            tries_max: Failures in a row at one position, after which workers leave the
+                run to a person; at least 1.
+
+        Raises:
+            FrozenError, TerminalError: The run takes no such note.
+        """
+        self._is_asked_to_stop = False
+        with self._verb():
+            self._commit(Stumbled(reason=reason, tries_max=max(1, tries_max)))
+            failure = standing_failure(self.state)
+        if failure is None:
+            raise InvariantError("a failure was not kept", self.run_id)
+        return failure
+
+    def close(self, pause_ms: int = 0) -> None:
+        """Make everything durable, give the lease up, stop the background thread.
+
+        Args:
+            pause_ms: How long no worker claims the run by itself.
+        """
         if self._is_closed:
             return
         self._is_closed = True
@@ -98,7 +150,7 @@ class HeldRun:
                 return
             if self._fatal is None:
                 self._ledger.flush()
-            self._ledger.release()
+            self._ledger.release(pause_ms)
 
     def __enter__(self) -> Self:
         return self
@@ -121,6 +173,8 @@ class HeldRun:
             fatal = self._fatal or self._ledger.broken
             if fatal is not None:
                 raise fatal
+            if self._is_asked_to_stop:
+                raise LeaseLostError("the worker is stopping and gives the run up", self.run_id)
             try:
                 yield
             except (IntegrityError, LostRaceError) as error:

@@ -32,7 +32,7 @@ from counterfoil.core.errors import (
 from counterfoil.core.inputs import Migrated, Rules, Step
 from counterfoil.core.intent import Pending
 from counterfoil.core.machine import apply
-from counterfoil.core.run import Phase, Run, check_invariants
+from counterfoil.core.run import Run, check_invariants, head_status
 from counterfoil.core.task import Task
 from counterfoil.core.trace import Event
 from counterfoil.core.words import Digest
@@ -141,7 +141,7 @@ class Ledger:
         )
         row = seal_checkpoint(run, events, header, settles, parts.seals.signer)
         try:
-            self.head = self._make_durable(row, _status(run))
+            self.head = self._make_durable(row, head_status(run))
             self.run = run
             self._staged, self._staged_names = (), {}
             self._remember(self.head)
@@ -259,12 +259,6 @@ class Ledger:
             raise
         self.lease.extend(sent_at_ms=sent_at_ms, now_ms=self.parts.clock.monotonic_ms())
 
-    def release(self) -> None:
-        """Give the lease up."""
-        self.parts.heads.release(self.head)
-
-
-def _status(run: Run) -> str:
-    if run.phase.has_ended:
-        return "terminal"
-    return "frozen" if run.phase is Phase.NEEDS_REVIEW else "active"
+    def release(self, pause_ms: int = 0) -> None:
+        """Give the lease up; no worker claims the run for `pause_ms`."""
+        self.parts.heads.release(self.head, pause_ms)

@@ -66,12 +66,12 @@ class CaseRecord:
 
 def requests(parts: Parts) -> Found:
     """Return the runs whose pending action waits for approvals."""
-    return _found(parts, ACTIVE, is_waiting)
+    return _found(parts, (ACTIVE, FROZEN), is_waiting)
 
 
 def open_cases(parts: Parts) -> Found:
     """Return the runs that a reviewer must decide on."""
-    return _found(parts, FROZEN, lambda run: run.case is not None)
+    return _found(parts, (FROZEN,), lambda run: run.case is not None)
 
 
 def is_waiting(run: Run) -> bool:
@@ -171,11 +171,11 @@ def _heads(parts: Parts) -> Iterator[tuple[RunId, str]]:
         after = page[-1].run_id
 
 
-def _found(parts: Parts, status: str, is_wanted: Callable[[Run], bool]) -> Found:
+def _found(parts: Parts, statuses: tuple[str, ...], is_wanted: Callable[[Run], bool]) -> Found:
     views: list[RunView] = []
     unreadable: list[RunId] = []
     for run_id, standing in _heads(parts):
-        if standing != status:
+        if standing not in statuses:
             continue
         try:
             view = show(parts, run_id)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from counterfoil.core.envelope import Signer, Verifier
 from counterfoil.core.intent import KindSpec
 from counterfoil.core.trust import NOBODY, TrustRoots
-from counterfoil.ports import Adapter, CheckpointStore, Clock, HeadRegister, Inbox, Joint
+from counterfoil.ports import Adapter, Bell, CheckpointStore, Clock, HeadRegister, Inbox, Joint
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,6 +34,7 @@ class Parts:
         ttl_ms: Term of a lease.
         merges: Whether a receipt may ride with the next intent.
         marks: Whether a signed commit marker precedes each effect.
+        bell: Wakes workers when something may be due; None where they look now and then.
         inbox: Signed statements; None where there is no person to ask.
         roots: Who may sign statements.
         runs_background: Whether leases are renewed and receipts flushed by a thread.
@@ -56,6 +57,7 @@ class Parts:
     roots: TrustRoots = NOBODY
     runs_background: bool = True
     joint: Joint | None = None
+    bell: Bell | None = None
 
     def nonce(self) -> str:
         """Return 16 random bytes in hexadecimal."""

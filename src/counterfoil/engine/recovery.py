@@ -11,6 +11,8 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
+from msgspec import UNSET, UnsetType
+
 from counterfoil.core import codec
 from counterfoil.core import task as tasks
 from counterfoil.core.authority import check_authority
@@ -30,7 +32,7 @@ from counterfoil.core.intent import EnvironmentState
 from counterfoil.core.machine import opened
 from counterfoil.core.run import Run, check_invariants
 from counterfoil.core.task import Task
-from counterfoil.core.words import Digest, RunId
+from counterfoil.core.words import Digest, Json, RunId
 from counterfoil.engine import acting
 from counterfoil.engine.freshness import BEYOND_PAGE, check_freshness, genuine_header, place
 from counterfoil.engine.lease import Lease
@@ -84,9 +86,9 @@ def open_run(parts: Parts, task: Task, run_id: RunId, *, wait_ms: int = 0) -> Op
         IntegrityError: The member that says why.
         UnavailableError: A store, register or environment cannot be reached.
     """
-    head = parts.heads.read(run_id) or _head_of_stored(parts, run_id)
+    head = registered_head(parts, run_id)
     if head is None:
-        created = _create(parts, task, run_id)
+        created = create_run(parts, task, run_id)
         if created is not None:
             return created
         head = _present(parts, run_id)
@@ -118,14 +120,14 @@ def known_head(parts: Parts, run_id: RunId) -> Head:
         UnknownRunError: There is no such run.
         HeadMissingError: The store holds checkpoints of it, and the register no head.
     """
-    head = parts.heads.read(run_id) or _head_of_stored(parts, run_id)
+    head = registered_head(parts, run_id)
     if head is None:
         raise UnknownRunError("the register has no such run", run_id)
     return head
 
 
-def _head_of_stored(parts: Parts, run_id: RunId) -> Head | None:
-    """Return the head of a run that was just not registered; None when it is new.
+def registered_head(parts: Parts, run_id: RunId) -> Head | None:
+    """Return the head of a run; None when the run is new.
 
     Rows beyond the first are an alarm only if there is still no head: another worker may
     have created the run, and moved it on, between the two reads.
@@ -133,7 +135,11 @@ def _head_of_stored(parts: Parts, run_id: RunId) -> Head | None:
     Raises:
         HeadMissingError: The store holds checkpoints of it, and the register no head.
     """
-    if not any(genuine_header(parts, row) for row in parts.store.trace(run_id, 0, BEYOND_PAGE)):
+    head = parts.heads.read(run_id)
+    if head is not None:
+        return head
+    rows = parts.store.trace(run_id, 0, BEYOND_PAGE)
+    if not any(genuine_header(parts, row) for row in rows):
         return None
     head = parts.heads.read(run_id)
     if head is None:
@@ -148,7 +154,9 @@ def _present(parts: Parts, run_id: RunId) -> Head:
     return head
 
 
-def _create(parts: Parts, task: Task, run_id: RunId) -> Opening | None:
+def create_run(
+    parts: Parts, task: Task, run_id: RunId, arguments: dict[str, Json] | UnsetType = UNSET
+) -> Opening | None:
     """Create a run; None when another worker was faster."""
     now_ms = parts.clock.now_ms()
     states = [_first_look(parts, task, name) for name in adapters_of(parts, task)]
@@ -159,6 +167,7 @@ def _create(parts: Parts, task: Task, run_id: RunId) -> Opening | None:
         started_at_ms=now_ms,
         floor_ms=now_ms,
         environments=tuple(states),
+        arguments=arguments,
     )
     step = opened(run)
     events = codec.encode_events(step.events)

@@ -106,6 +106,8 @@ INPUTS: dict[type[object], Input] = {
     Settled: SETTLED,
     Failed: Failed(admitted=GET, error=UnavailableError("away")),
     Remembered: REMEMBERED,
+    inputs.Stumbled: inputs.Stumbled(reason="it broke", tries_max=3),
+    inputs.Unparked: inputs.Unparked(actor="ann", reason="mended"),
     ReceiptSeen: ReceiptSeen(receipt=RECEIPT, was_recovered=False),
     Resent: Resent(),
     GivenUp: GivenUp(outcome=Outcome.STALE_OBSERVATION, error=STALE),
