@@ -19,6 +19,7 @@ from counterfoil.cli.show_command import show
 from counterfoil.cli.sign_commands import migrate, sign, submit
 from counterfoil.cli.trace_command import trace
 from counterfoil.cli.trust_commands import keygen, trust
+from counterfoil.cli.worker_command import unpark, worker
 
 app = typer.Typer(
     name="counterfoil",
@@ -61,8 +62,10 @@ app.command()(runs)
 app.command()(show)
 app.command()(trace)
 app.command()(verify)
+app.command()(worker)
 app.command()(recover)
 app.command()(abort)
+app.command()(unpark)
 app.command()(requests)
 app.command()(approve)
 app.command()(deny)

@@ -20,7 +20,7 @@ from counterfoil.cli.screen import (
     show_table,
 )
 from counterfoil.core.intent import Pending
-from counterfoil.core.run import Phase, Run
+from counterfoil.core.run import Phase, Run, parked, standing_failure
 from counterfoil.core.task import Budgets, Task
 from counterfoil.core.words import Json
 from counterfoil.engine.control import RunView
@@ -87,6 +87,11 @@ def next_move(view: RunView, now_ms: int) -> str:
         )
     if is_held(view.head, now_ms):
         return "wait, a worker holds the run; if it died on this machine, start its program again"
+    if parked(run) is not None:
+        return (
+            f"mend what is named as parked, then `counterfoil unpark {run.run_id} --reason TEXT` "
+            "gives it back to the workers"
+        )
     if is_waiting(run) and run.pending is not None and not run.pending.sends:
         return (
             f"have it approved, see `counterfoil requests {run.run_id}`; then start the program "
@@ -150,6 +155,7 @@ def _facts(view: RunView, task: Task | None, now_ms: int) -> list[tuple[str, obj
         ("task", run.task_id),
         ("phase", run.phase.value),
         ("reason", run.reason or "none"),
+        *_failure_facts(run),
         ("generation", head.generation),
         ("lease", lease_text(head, now_ms)),
         ("last commit", f"{short_time(view.header.written_at)} UTC"),
@@ -161,6 +167,15 @@ def _facts(view: RunView, task: Task | None, now_ms: int) -> list[tuple[str, obj
         ("effects", run.writes),
         ("trace", f"{run.trace_size} events, root {view.header.trace_root[:SHORT_DIGEST]}…"),
     ]
+
+
+def _failure_facts(run: Run) -> list[tuple[str, object]]:
+    failure = standing_failure(run)
+    if failure is None:
+        return []
+    name = "parked" if failure.is_parked else "failed"
+    times = "once" if failure.count == 1 else f"{failure.count} times in a row"
+    return [(name, f"{failure.reason} ({times} at position {failure.cursor})")]
 
 
 def _of(spent: int, budget: int | None) -> str:
@@ -202,6 +217,7 @@ def _json(view: RunView, task: Task | None, now_ms: int) -> dict[str, Json]:
             "seconds": (run.floor_ms - run.started_at_ms) // 1000,
         },
         "budgets": msgspec.to_builtins(task.budgets) if task else None,
+        "failure": msgspec.to_builtins(standing_failure(run)),
         "positions": run.cursor,
         "writes": run.writes,
         "trace": {"size": run.trace_size, "root": view.header.trace_root},

@@ -1,5 +1,6 @@
 """What becomes of a run whose program failed in a worker's hands."""
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from counterfoil.core.errors import one_line
@@ -36,7 +37,4 @@ def unparked(run: Run, given: Unparked, rules: Rules) -> Step:
         outcome=Outcome.UNPARKED,
         reason=one_line(f"{given.actor}: {given.reason}"),
     )
-    failure = standing_failure(run)
-    if failure is not None:
-        run = replace(run, failure=replace(failure, count=1, is_parked=False))
-    return Step(run=run, events=(event,))
+    return Step(run=replace(run, failure=UNSET), events=(event,))

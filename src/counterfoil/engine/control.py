@@ -1,20 +1,22 @@
-"""What an operator may do without the program: list, show, abort.
+"""What an operator may do without the program: list, show, abort, unpark.
 
-No path here writes a run but `abort`, and that one takes the lease first, as every
-worker does. Reading takes no lease.
+No path here writes a run but `abort` and `unpark`, and these take the lease first, as
+every worker does. Reading takes no lease.
 """
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from msgspec.structs import replace
 
 from counterfoil.core import codec
-from counterfoil.core.errors import TerminalError
-from counterfoil.core.inputs import Aborted, Rules
+from counterfoil.core.errors import TerminalError, UsageError
+from counterfoil.core.inputs import Aborted, Rules, Unparked
 from counterfoil.core.intent import Pending
 from counterfoil.core.machine import apply
 from counterfoil.core.receipt import Answer, Receipt
-from counterfoil.core.run import Run
+from counterfoil.core.run import Failure, Run, parked
 from counterfoil.core.task import Task
 from counterfoil.core.words import RunId, free_text
 from counterfoil.engine import acting
@@ -74,6 +76,45 @@ def abort(parts: Parts, run_id: RunId, *, actor: str, reason: str, wait_ms: int 
         LeaseLostError: A worker holds it.
     """
     free_text(reason, "reason")
+    with _taken(parts, run_id, wait_ms) as ledger:
+        finding, receipt = _last_words(ledger, ledger.run.pending)
+        given = Aborted(actor=actor, reason=reason, finding=finding, receipt=receipt)
+        ledger.commit(apply(ledger.run, given, _rules(ledger)))
+        return ledger.run
+
+
+def unpark(parts: Parts, run_id: RunId, *, actor: str, reason: str, wait_ms: int = 0) -> Failure:
+    """Give a parked run back to the workers, on record.
+
+    Args:
+        parts: The engine.
+        run_id: The run.
+        actor: Who does it.
+        reason: What was mended, for people; at most 4,096 printable characters.
+        wait_ms: How long to wait for a worker that holds the run.
+
+    Returns:
+        Why it was parked.
+
+    Raises:
+        UnknownRunError: There is no such run.
+        UsageError: It is not parked.
+        TerminalError, FrozenError: It has ended, or a case is open.
+        LeaseLostError: A worker holds it.
+    """
+    free_text(reason, "reason")
+    with _taken(parts, run_id, wait_ms) as ledger:
+        failure = parked(ledger.run)
+        if failure is None:
+            raise UsageError("the run is not parked", run_id)
+        given = Unparked(actor=actor, reason=reason)
+        ledger.commit(apply(ledger.run, given, _rules(ledger)))
+        return failure
+
+
+@contextmanager
+def _taken(parts: Parts, run_id: RunId, wait_ms: int) -> Generator[Ledger]:
+    """Hold a run without its task, as every worker holds one, and give it back."""
     head = known_head(parts, run_id)
     if head.status == "terminal":
         raise TerminalError("the run has ended", run_id)
@@ -85,16 +126,15 @@ def abort(parts: Parts, run_id: RunId, *, actor: str, reason: str, wait_ms: int 
             parts=parts, head=held, run=found.run, header=found.header, task=None, lease=lease
         )
         ledger.mark()
-        finding, receipt = _last_words(ledger, found.run.pending)
-        given = Aborted(actor=actor, reason=reason, finding=finding, receipt=receipt)
-        rules = Rules(
-            task=Task(id=found.run.task_id), kinds=parts.kinds, now_ms=parts.clock.now_ms()
-        )
-        ledger.commit(apply(found.run, given, rules))
+        yield ledger
         held = ledger.head
-        return ledger.run
     finally:
         parts.heads.release(held)
+
+
+def _rules(ledger: Ledger) -> Rules:
+    parts, task = ledger.parts, Task(id=ledger.run.task_id)
+    return Rules(task=task, kinds=parts.kinds, now_ms=parts.clock.now_ms())
 
 
 def _last_words(ledger: Ledger, pending: Pending | None) -> tuple[str, Receipt | None]:
