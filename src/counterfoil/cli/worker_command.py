@@ -43,6 +43,26 @@ FACTS = (
 )
 """Members of a log record that are printed, in this order."""
 
+TriesOption = Annotated[
+    int,
+    typer.Option(
+        "--tries",
+        min=1,
+        metavar="N",
+        help="Failures in a row at one position after which a run is parked.",
+    ),
+]
+GraceOption = Annotated[
+    int,
+    typer.Option(
+        "--grace-s",
+        min=1,
+        max=3_600,
+        metavar="S",
+        help="How long programs go on after SIGTERM, and again to come to an end.",
+    ),
+]
+
 
 def worker(
     *,
@@ -57,25 +77,8 @@ def worker(
     concurrency: Annotated[
         int, typer.Option("--concurrency", min=1, max=1_000, metavar="N", help="Runs at once.")
     ] = 4,
-    tries: Annotated[
-        int,
-        typer.Option(
-            "--tries",
-            min=1,
-            metavar="N",
-            help="Failures in a row at one position after which a run is parked.",
-        ),
-    ] = 5,
-    grace_s: Annotated[
-        int,
-        typer.Option(
-            "--grace-s",
-            min=1,
-            max=3_600,
-            metavar="S",
-            help="How long programs go on after SIGTERM, and again to come to an end.",
-        ),
-    ] = 10,
+    tries: TriesOption = 5,
+    grace_s: GraceOption = 10,
     burst: Annotated[
         bool, typer.Option("--burst", help="Stop when nothing is due, instead of waiting.")
     ] = False,
