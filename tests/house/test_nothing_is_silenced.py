@@ -9,7 +9,7 @@ from tests.support.sources import Source, comments, functions, library, name_of,
 EVERYTHING_IS_CAUGHT = {
     "adapters/function/adapter.py": "whatever a user's function raises is an unknown outcome",
     "engine/acting.py": "whatever an adapter raises is an unknown outcome: the call may have left",
-    "engine/worker.py": "one run's error must not end the loop that serves the others",
+    "engine/labour.py": "the loop that serves many runs must outlive what one of them raises",
 }
 """The modules that may catch `Exception`, and why."""
 
