@@ -96,7 +96,7 @@ class Labour:
                 session.ask_to_stop()
 
     def work(self, run_id: RunId) -> Verdict:
-        """Open a run and call its program; never raises."""
+        """Open a run and call its program; raises only what ends a process."""
         try:
             return self._worked(run_id)
         except LostRaceError as error:
@@ -108,7 +108,7 @@ class Labour:
         except CounterfoilError as error:
             log.warning("refused", extra={"run": run_id, "reason": str(error)})
             return Verdict(leave_alone_ms=BROKEN_MS)
-        except BaseException as error:  # a thread of the pool has nobody to raise to
+        except Exception as error:  # a fault of ours must not end the loop that serves others
             log.exception("broken", extra={"run": run_id, "reason": type(error).__name__})
             return Verdict(leave_alone_ms=BROKEN_MS)
 
@@ -139,11 +139,11 @@ class Labour:
             _call(session, program)
         except (LostRaceError, IntegrityError):
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a program may not end its worker
             return self._failed(session, error)
         return self._failed(session, None)
 
-    def _failed(self, session: Session, error: Exception | None) -> Verdict:
+    def _failed(self, session: Session, error: BaseException | None) -> Verdict:
         """Judge a program that came back, with an error or without."""
         session.flush()
         run = session.state
@@ -184,7 +184,7 @@ async def _awaited(
         await function(run, **arguments)
 
 
-def _reason(error: Exception | None) -> str:
+def _reason(error: BaseException | None) -> str:
     """Return how a program ended; of a stranger's error only its type and place."""
     if error is None:
         return "the program returned, and the run has not ended"
