@@ -1,17 +1,29 @@
-"""From settings to wired objects: the only module that names concrete classes."""
+"""From settings to wired objects: here and in `backends` alone concrete classes are named."""
 
 import importlib
 import secrets
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from counterfoil.adapters.files import open_files
 from counterfoil.adapters.function import Effects
+from counterfoil.backends import (
+    Content,
+    contents_of,
+    open_bell,
+    open_checkpoints,
+    open_joint,
+    open_pair,
+    open_register,
+    open_statements,
+)
 from counterfoil.core.errors import ConfigError
 from counterfoil.core.intent import KindSpec
 from counterfoil.core.trust import NOBODY, TrustRoots
 from counterfoil.engine.clock import SystemClock
+from counterfoil.engine.grouping import shared
 from counterfoil.engine.parts import Parts, Seals
 from counterfoil.keeper import Keeper
 from counterfoil.keys import (
@@ -24,12 +36,11 @@ from counterfoil.keys import (
     parse_source,
 )
 from counterfoil.places import Places, places_of, project_name, user_folder
-from counterfoil.ports import Adapter, CheckpointStore, Clock, HeadRegister, Inbox
+from counterfoil.ports import Adapter, Bell, CheckpointStore, Clock, HeadRegister, Inbox, Joint
 from counterfoil.settings import FILE_NAME, FOLDER_NAME, Settings, find_project, read_settings
-from counterfoil.stores.holders import is_dead, this_holder
-from counterfoil.stores.memory import MemoryHeads, MemoryInbox, MemoryStore
+from counterfoil.stores.holders import this_holder
 from counterfoil.stores.place import NETWORK_KINDS, mounted_kind
-from counterfoil.stores.sqlite import SqliteHeads, SqliteStore, open_heads, open_inbox, open_store
+from counterfoil.stores.sqlite import SqliteHeads, SqliteStore
 
 __all__ = [
     "Places",
@@ -55,10 +66,15 @@ default_effects = Effects()
 def init_project(folder: Path, *, writes_settings: bool = True) -> Places:
     """Set a project up: its id, its folder, its key, its store, heads and inbox.
 
-    What is there is kept as it is, so that calling it twice changes nothing.
+    What is there is kept as it is, so that calling it twice changes nothing. Nothing
+    else makes schemas, tables or prefixes on servers: a program that finds none there
+    may have been given the wrong address, or a database that was lost.
 
     Raises:
-        ConfigError: A file or folder cannot be used as it is.
+        ConfigError: A file, folder or database cannot be used as it is.
+        IntegrityError: One of store and register knows runs, and the other is gone.
+        UnavailableError: A server cannot be reached; the settings may be written then,
+            and nothing else.
     """
     project = folder.resolve()
     file = project / FILE_NAME
@@ -67,23 +83,34 @@ def init_project(folder: Path, *, writes_settings: bool = True) -> Places:
         with file.open("x", encoding="utf-8") as opened:
             opened.write(text)
     settings = read_settings(project)
-    places = places_of(project, settings)
-    is_known = places.heads is not None and places.heads.exists()
+    places, clock = places_of(project, settings), SystemClock()
     if places.keys is not None and not places.keys.exists():
-        if is_known or (places.store is not None and places.store.exists()):
-            raise ConfigError(
-                f"the project has runs and its key file {places.keys} is gone",
-                move="bring the key file back: nothing else opens these runs",
-            )
+        _check_key_is_new(places, places.keys, clock)
         create_keyring(places.keys)
-    store, heads = _open_stores(places, SystemClock(), create=True)
+    store, heads = open_pair(places, clock, create=True)
     heads.close()
     store.close()
-    open_statements(places).close()
+    open_statements(places, create=True).close()
     ignore = project / FOLDER_NAME / ".gitignore"
     if ignore.parent.is_dir() and not ignore.exists():
         ignore.write_text("*\n", encoding="utf-8")
     return places
+
+
+def _check_key_is_new(places: Places, keys: Path, clock: Clock) -> None:
+    """Refuse to make a second key for a store or register that was made with another.
+
+    Raises:
+        ConfigError, FormatError: One of them is there.
+        UnavailableError: Nobody can say.
+    """
+    found = contents_of(places, clock)
+    if {found.store, found.heads} != {Content.ABSENT}:
+        raise ConfigError(
+            f"the project was set up before, and its key file {keys} is not there",
+            move="bring the key file back, or copy it from where the project was set up: "
+            "nothing else opens its runs",
+        )
 
 
 def _slug(name: str) -> str:
@@ -92,9 +119,12 @@ def _slug(name: str) -> str:
 
 
 def is_set_up(places: Places) -> bool:
-    """Return whether anything of the project exists: key, store or heads."""
+    """Return whether there is a project: a key, store or heads, or a server that is named.
+
+    Servers are not asked here: what they lack is said when they are opened.
+    """
     files = (places.keys, places.store, places.heads)
-    return any(file is not None and file.exists() for file in files)
+    return places.uses_servers or any(file is not None and file.exists() for file in files)
 
 
 def open_keeper(
@@ -107,8 +137,9 @@ def open_keeper(
 ) -> Keeper:
     """Open a project's keeper: `counterfoil.toml`, or all defaults.
 
-    A project of which nothing exists yet is set up. One of which a part is missing is
-    refused: an empty register would make half-done runs look new.
+    A project in files of which nothing exists yet is set up. One of which a part is
+    missing is refused: an empty register would make half-done runs look new. On servers
+    `counterfoil init` alone sets up.
 
     Args:
         folder: Where to look for the project, upwards.
@@ -120,6 +151,7 @@ def open_keeper(
     Raises:
         ConfigError: A setting, a key or a file cannot be used as it is.
         IntegrityError: A store or register is missing or damaged.
+        UnavailableError: A server cannot be reached.
     """
     project = find_project(Path(folder))
     settings = settings if settings is not None else read_settings(project)
@@ -133,7 +165,8 @@ def open_keeper(
         files = _files(project, settings, used_clock)
         return (*declared.adapters(used_clock.now_ms), *adapters, files)
 
-    return _keeper(places, settings, found, used_clock, create=places.keys is None)
+    creates = places.keys is None and not places.uses_servers
+    return _keeper(places, settings, found, used_clock, create=creates)
 
 
 def open_records(folder: Path | str = ".", *, clock: Clock | None = None) -> Keeper:
@@ -144,6 +177,7 @@ def open_records(folder: Path | str = ".", *, clock: Clock | None = None) -> Kee
     Raises:
         ConfigError: There is no project, or as `open_keeper`.
         IntegrityError: A store or register is missing or damaged.
+        UnavailableError: A server cannot be reached.
     """
     project = find_project(Path(folder))
     settings = read_settings(project)
@@ -165,9 +199,11 @@ def _keeper(
     create: bool,
 ) -> Keeper:
     keyring, roots = _keyring(places), load_trust(places.trust)
-    store, heads = _open_stores(places, clock, create=create)
-    return Keeper(
-        wire(
+    with ExitStack() as opened:
+        store, heads = open_pair(places, clock, create=create)
+        opened.callback(store.close)
+        opened.callback(heads.close)
+        parts = wire(
             settings,
             keyring,
             store,
@@ -177,8 +213,11 @@ def _keeper(
             owner=this_holder(),
             inbox=open_statements(places),
             roots=roots,
+            joint=open_joint(places),
+            bell=open_bell(places),
         )
-    )
+        opened.pop_all()
+    return Keeper(parts)
 
 
 def file_system_of(folder: Path) -> tuple[str, bool]:
@@ -228,13 +267,18 @@ def wire(
     roots: TrustRoots = NOBODY,
     random_bytes: Callable[[int], bytes] = secrets.token_bytes,
     runs_background: bool = True,
+    joint: Joint | None = None,
+    bell: Bell | None = None,
 ) -> Parts:
     """Return the engine's parts from opened ports.
+
+    Durable writes of several sessions go together where they meet.
 
     Raises:
         ConfigError: Two adapters share a name, or two kinds do.
     """
     by_name, kinds = _by_name(adapters)
+    store, heads, joint = shared(store, heads, joint)
     return Parts(
         store=store,
         heads=heads,
@@ -256,6 +300,8 @@ def wire(
         inbox=inbox,
         roots=roots,
         runs_background=runs_background,
+        joint=joint,
+        bell=bell,
     )
 
 
@@ -281,58 +327,6 @@ def _keyring(places: Places) -> Keyring:
             f"there is no key file at {places.keys}", move="run `counterfoil init`, or restore it"
         )
     return load_keyring(places.keys)
-
-
-def _open_stores(
-    places: Places, clock: Clock, *, create: bool
-) -> tuple[CheckpointStore, HeadRegister]:
-    if create and places.store is not None and places.heads is not None:
-        create = _holds_no_run(places.store, places.heads, clock)
-    return (
-        open_checkpoints(places, create=create),
-        open_register(places, clock, create=create),
-    )
-
-
-def open_checkpoints(places: Places, *, create: bool = False) -> CheckpointStore:
-    """Open a project's checkpoint store alone; errors are those of `open_keeper`."""
-    if places.store is None:
-        return MemoryStore()
-    return open_store(places.store, create=create)
-
-
-def open_statements(places: Places) -> Inbox:
-    """Open a project's inbox alone, made where there is none: it decides nothing."""
-    return MemoryInbox() if places.inbox is None else open_inbox(places.inbox, create=True)
-
-
-def open_register(places: Places, clock: Clock, *, create: bool = False) -> HeadRegister:
-    """Open a project's head register alone; errors are those of `open_keeper`."""
-    if places.heads is None:
-        return MemoryHeads(now_ms=clock.now_ms, incarnation=secrets.token_hex(16))
-    return open_heads(
-        places.heads,
-        create=create,
-        now_ms=clock.now_ms,
-        incarnation=lambda: secrets.token_hex(16),
-        is_dead=is_dead,
-    )
-
-
-def _holds_no_run(store: Path, heads: Path, clock: Clock) -> bool:
-    """Return whether missing files may be made: no file that is there knows a run."""
-    if store.exists():
-        opened = open_store(store, create=False)
-        knows_run = bool(opened.runs("", 1))
-        opened.close()
-        if knows_run:
-            return False
-    if heads.exists():
-        register = open_heads(heads, create=False, now_ms=clock.now_ms, incarnation=str)
-        knows_run = bool(register.heads("", 1))
-        register.close()
-        return not knows_run
-    return True
 
 
 def import_app(name: str, folder: Path) -> None:

@@ -2,19 +2,20 @@
 
 import hashlib
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from counterfoil.core.errors import ConfigError
 from counterfoil.core.words import identifier
 from counterfoil.keys import check_apart, parse_source
 from counterfoil.settings import Settings
+from counterfoil.urls import SERVERS, Scheme, scheme_of
 
 INBOX_NAME = "inbox.db"
 TRUST_NAME = "trust.json"
 
-SQLITE = "sqlite:"
-MEMORY = "memory:"
+STORE_SCHEMES = (Scheme.SQLITE, Scheme.MEMORY, Scheme.POSTGRESQL)
+HEADS_SCHEMES = (*STORE_SCHEMES, Scheme.ETCD)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,21 +24,34 @@ class Places:
 
     Attributes:
         project: The project's folder.
-        store: The checkpoint file; None in memory.
-        heads: The file of heads; None in memory.
+        store_url: Where checkpoints lie, and statements that wait with them.
+        heads_url: Where heads lie.
+        store_kind: What kind of place that is.
+        heads_kind: What kind of place that is.
+        store: The checkpoint file; None in memory and on a server.
+        heads: The file of heads; None in memory and on a server.
         key_source: Source of the checkpoint keys.
         keys: The key file, when the source is one.
-        inbox: The file of statements that wait, beside the store; None in memory.
+        inbox: The file of statements that wait, beside the store; None as for it.
         trust: The file of those who may sign statements; it need not be there.
     """
 
     project: Path
+    store_url: str = field(repr=False)
+    heads_url: str = field(repr=False)
+    store_kind: Scheme
+    heads_kind: Scheme
     store: Path | None
     heads: Path | None
     key_source: str
     keys: Path | None
     inbox: Path | None
     trust: Path
+
+    @property
+    def uses_servers(self) -> bool:
+        """Whether checkpoints or heads lie on a server."""
+        return self.store_kind in SERVERS or self.heads_kind in SERVERS
 
 
 def places_of(project: Path, settings: Settings) -> Places:
@@ -47,8 +61,10 @@ def places_of(project: Path, settings: Settings) -> Places:
         ConfigError: A url or a key source cannot be read.
     """
     name = project_name(project, settings)
-    store = _path(settings.store.url, project, "store.url")
-    heads = _path(settings.heads.url or _default_heads(name), project, "heads.url")
+    store_url, heads_url = settings.store.url, settings.heads.url or _default_heads(name)
+    store_kind = scheme_of(store_url, "store.url", STORE_SCHEMES)
+    heads_kind = scheme_of(heads_url, "heads.url", HEADS_SCHEMES)
+    store, heads = _path(store_url, project), _path(heads_url, project)
     source = settings.keys.source or f"file:{_default_keys(name)}"
     parsed = parse_source(source)
     keys = None
@@ -58,6 +74,10 @@ def places_of(project: Path, settings: Settings) -> Places:
         check_apart(keys, project)
     return Places(
         project=project,
+        store_url=store_url,
+        heads_url=heads_url,
+        store_kind=store_kind,
+        heads_kind=heads_kind,
         store=store,
         heads=heads,
         key_source=source,
@@ -83,7 +103,7 @@ def project_name(project: Path, settings: Settings) -> str:
 
 
 def _default_heads(name: str) -> str:
-    return f"{SQLITE}{user_folder('XDG_STATE_HOME', '.local/state')}/{name}/heads.db"
+    return f"{Scheme.SQLITE}:{user_folder('XDG_STATE_HOME', '.local/state')}/{name}/heads.db"
 
 
 def _default_keys(name: str) -> Path:
@@ -111,10 +131,10 @@ def user_folder(variable: str, default: str) -> Path:
     return root / "counterfoil"
 
 
-def _path(url: str, project: Path, field: str) -> Path | None:
-    if url == MEMORY:
+def _path(url: str, project: Path) -> Path | None:
+    """Return the file that a url names; None where it names no file."""
+    scheme, _, place = url.partition(":")
+    if scheme != Scheme.SQLITE:
         return None
-    if not url.startswith(SQLITE) or url == SQLITE:
-        raise ConfigError(f"{field} {url!r:.100} is neither 'sqlite:PATH' nor 'memory:'")
-    path = Path(url.removeprefix(SQLITE)).expanduser()
+    path = Path(place).expanduser()
     return path if path.is_absolute() else project / path

@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from counterfoil.core.bounds import INTEGER_MAX
 from counterfoil.core.errors import ConfigError
+from counterfoil.urls import shown
 
 FILE_NAME = "counterfoil.toml"
 FOLDER_NAME = ".counterfoil"
@@ -30,25 +31,33 @@ class Project(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Store(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where checkpoints are.
+    """Where checkpoints are, and statements that wait with them.
 
     Attributes:
-        url: "sqlite:" and a path, relative to the project; or "memory:".
+        url: "sqlite:" and a path, relative to the project; "postgresql://" and a
+            database; or "memory:".
     """
 
     url: str = "sqlite:.counterfoil/checkpoints.db"
+
+    def __repr__(self) -> str:
+        return f"Store(url={shown(self.url)!r})"
 
 
 class Heads(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where heads are.
 
     Attributes:
-        url: "sqlite:" and a path; or "memory:". By default a file in the user's state
-            folder ($XDG_STATE_HOME/counterfoil), so that restoring the project's
-            folder cannot turn time back.
+        url: "sqlite:" and a path; "postgresql://" and a database; "etcd://" and a
+            prefix; or "memory:". By default a file in the user's state folder
+            ($XDG_STATE_HOME/counterfoil), so that restoring the project's folder
+            cannot turn time back.
     """
 
     url: str = ""
+
+    def __repr__(self) -> str:
+        return f"Heads(url={shown(self.url)!r})"
 
 
 class Keys(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
