@@ -1,0 +1,1 @@
+"""Throwaway servers on this machine, for trials, drills and tests."""

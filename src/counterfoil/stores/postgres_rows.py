@@ -1,0 +1,183 @@
+"""How checkpoints and heads become bindings of our functions, and rows become them again.
+
+Texts travel as their UTF-8 bytes: PostgreSQL keeps no text with a NUL, and every byte.
+"""
+
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+
+import msgspec
+
+from counterfoil.core.codec import Checkpoint
+from counterfoil.core.errors import FormatError, UsageError
+from counterfoil.core.words import Digest, RunId
+from counterfoil.ports import Advance, Head
+
+PUT = (
+    "{schema}.put(%s::bytea[], %s::bytea[], %s::bigint[], %s::bigint[], %s::bytea[], %s::bytea[], "
+    "%s::bytea[], %s::bytea[], %s::bytea[], %s::integer[], %s::bytea[])"
+)
+ADVANCE = (
+    "{schema}.advance({runs}, %s::bytea[], %s::bytea[], %s::bigint[], %s::bytea[], "
+    "%s::bytea[], %s::bigint[], %s::bytea[], %s::text[], %s::bigint[])"
+)
+
+
+class CheckpointRow(msgspec.Struct, frozen=True, array_like=True):
+    """A checkpoint as a query returns it, without its run."""
+
+    generation: int
+    lease_version: int
+    digest: bytes
+    settles: bytes
+    envelope: bytes
+    events: bytes
+    state: bytes | None
+
+
+class HeadRow(msgspec.Struct, frozen=True, array_like=True):
+    """A head as the view returns it."""
+
+    run_id: bytes
+    generation: int
+    checkpoint: bytes
+    owner: bytes
+    nonce: bytes
+    lease_version: int
+    expires_at_ms: int
+    status: str
+    incarnation: bytes
+
+
+class MovedRow(msgspec.Struct, frozen=True, array_like=True):
+    """What an advance answers for one move."""
+
+    owner: bytes
+    expires_at_ms: int
+
+
+def octets(text: str) -> bytes:
+    """Return the bytes of a text.
+
+    Raises:
+        UsageError: It holds half a character.
+    """
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError("a text holds half a character") from error
+
+
+def text(value: bytes) -> str:
+    """Return the text of bytes.
+
+    Raises:
+        FormatError: They are none that we wrote.
+    """
+    try:
+        return value.decode()
+    except UnicodeDecodeError as error:
+        raise FormatError("a text in a row is not UTF-8") from error
+
+
+def name_hash(name: str) -> bytes:
+    """Return what finds a settled name."""
+    return sha256(octets(name)).digest()
+
+
+def put_bindings(batch: Sequence[Checkpoint]) -> list[object]:
+    """Return the bindings of `PUT`; digests are known to be digests."""
+    names = [(place, name) for place, row in enumerate(batch, 1) for name in set(row.settles)]
+    return [
+        _distinct(row.run_id for row in batch),
+        [octets(row.run_id) for row in batch],
+        [row.generation for row in batch],
+        [row.lease_version for row in batch],
+        [bytes.fromhex(row.digest) for row in batch],
+        [msgspec.json.encode(row.settles) for row in batch],
+        [row.envelope for row in batch],
+        [row.events for row in batch],
+        [row.state for row in batch],
+        [place for place, _ in names],
+        [name_hash(name) for _, name in names],
+    ]
+
+
+def advance_bindings(batch: Sequence[Advance]) -> list[object]:
+    """Return the bindings of `ADVANCE`; digests are known to be digests."""
+    heads = [move.expected for move in batch]
+    return [
+        _distinct(head.run_id for head in heads),
+        [octets(head.run_id) for head in heads],
+        [octets(head.incarnation) for head in heads],
+        [head.generation for head in heads],
+        [bytes.fromhex(head.checkpoint) for head in heads],
+        [octets(head.nonce) for head in heads],
+        [head.lease_version for head in heads],
+        [bytes.fromhex(move.checkpoint) for move in batch],
+        [move.status for move in batch],
+        [move.ttl_ms for move in batch],
+    ]
+
+
+def _distinct(run_ids: Iterable[RunId]) -> list[bytes]:
+    return sorted({octets(run_id) for run_id in run_ids})
+
+
+def checkpoint(run_id: RunId, row: CheckpointRow) -> Checkpoint:
+    """Return the checkpoint of a row.
+
+    Raises:
+        FormatError: It does not have the form that we write.
+    """
+    return Checkpoint(
+        run_id=run_id,
+        generation=row.generation,
+        digest=Digest(row.digest.hex()),
+        lease_version=row.lease_version,
+        envelope=row.envelope,
+        state=row.state or b"",
+        events=row.events,
+        settles=_names(row.settles),
+    )
+
+
+def _names(settles: bytes) -> tuple[str, ...]:
+    try:
+        return msgspec.json.decode(settles, type=tuple[str, ...])
+    except msgspec.MsgspecError as error:
+        raise FormatError("a row does not have the form that we write") from error
+
+
+def head(row: HeadRow) -> Head:
+    """Return the head of a row.
+
+    Raises:
+        FormatError: It does not have the form that we write.
+    """
+    return Head(
+        run_id=RunId(text(row.run_id)),
+        generation=row.generation,
+        checkpoint=Digest(row.checkpoint.hex()),
+        owner=text(row.owner),
+        nonce=text(row.nonce),
+        lease_version=row.lease_version,
+        expires_at_ms=row.expires_at_ms,
+        status=row.status,
+        incarnation=text(row.incarnation),
+    )
+
+
+def moved(move: Advance, row: MovedRow) -> Head:
+    """Return the head after a move."""
+    return Head(
+        run_id=move.expected.run_id,
+        generation=move.expected.generation + 1,
+        checkpoint=move.checkpoint,
+        owner=text(row.owner),
+        nonce=move.expected.nonce,
+        lease_version=move.expected.lease_version,
+        expires_at_ms=row.expires_at_ms,
+        status=move.status,
+        incarnation=move.expected.incarnation,
+    )
