@@ -39,7 +39,7 @@ from counterfoil.places import Places, places_of, project_name, user_folder
 from counterfoil.ports import Adapter, Bell, CheckpointStore, Clock, HeadRegister, Inbox, Joint
 from counterfoil.settings import FILE_NAME, FOLDER_NAME, Settings, find_project, read_settings
 from counterfoil.stores.holders import this_holder
-from counterfoil.stores.place import NETWORK_KINDS, mounted_kind
+from counterfoil.stores.place import NETWORK_KINDS, make_folder, mounted_kind
 from counterfoil.stores.sqlite import SqliteHeads, SqliteStore
 
 __all__ = [
@@ -247,6 +247,7 @@ def _files(project: Path, settings: Settings, clock: Clock) -> Adapter:
     if project.resolve().is_relative_to(root):
         state = user_folder("XDG_STATE_HOME", ".local/state")
         journal = state / project_name(project, settings) / "files"
+        make_folder(journal.parent)
     return open_files(root, journal=journal, now_ms=clock.now_ms)
 
 

@@ -9,7 +9,7 @@ from counterfoil.core.errors import ConfigError
 from counterfoil.core.words import identifier
 from counterfoil.keys import check_apart, parse_source
 from counterfoil.settings import Settings
-from counterfoil.urls import SERVERS, Scheme, scheme_of
+from counterfoil.urls import SERVERS, Scheme, scheme_of, shown
 
 INBOX_NAME = "inbox.db"
 TRUST_NAME = "trust.json"
@@ -52,6 +52,22 @@ class Places:
     def uses_servers(self) -> bool:
         """Whether checkpoints or heads lie on a server."""
         return self.store_kind in SERVERS or self.heads_kind in SERVERS
+
+    @property
+    def store_shown(self) -> str:
+        """Where checkpoints lie, for people; empty in memory."""
+        return _shown(self.store_kind, self.store_url, self.store)
+
+    @property
+    def heads_shown(self) -> str:
+        """Where heads lie, for people; empty in memory."""
+        return _shown(self.heads_kind, self.heads_url, self.heads)
+
+
+def _shown(kind: Scheme, url: str, file: Path | None) -> str:
+    if kind is Scheme.MEMORY:
+        return ""
+    return shown(url) if file is None else str(file)
 
 
 def places_of(project: Path, settings: Settings) -> Places:

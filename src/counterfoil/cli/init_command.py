@@ -5,10 +5,12 @@ from typing import Annotated
 
 import typer
 
+from counterfoil.backends import Content, contents_of
 from counterfoil.cli.options import JsonOption
 from counterfoil.cli.screen import say, show_facts, show_json
 from counterfoil.compose import init_project, places_of
 from counterfoil.core.errors import ConfigError
+from counterfoil.engine.clock import SystemClock
 from counterfoil.settings import FILE_NAME, read_settings
 
 
@@ -26,7 +28,8 @@ def init(
     """Set a project up: its id, its key, its checkpoints and its heads.
 
     Prints where each of them lies. What is there is kept as it is, so calling it twice
-    changes nothing.
+    changes nothing. On servers that the settings name, it alone makes schemas, tables
+    and prefixes.
 
     Example:  counterfoil init
     """
@@ -36,30 +39,36 @@ def init(
     known = _known(project)
     places = init_project(project)
     named = {
-        "settings": project / FILE_NAME,
-        "checkpoints": places.store,
-        "heads": places.heads,
-        "keys": places.keys,
+        "settings": str(project / FILE_NAME),
+        "checkpoints": places.store_shown,
+        "heads": places.heads_shown,
+        "keys": str(places.keys or ""),
     }
-    made = [name for name, path in named.items() if path is not None and path not in known]
+    made = [name for name, where in named.items() if where and name not in known]
     if as_json:
-        paths = {name: None if path is None else str(path) for name, path in named.items()}
+        paths = {name: where or None for name, where in named.items()}
         source = places.key_source.partition(":")[0]
         show_json({"project": str(project), **paths, "key_source": source, "made": made})
         return
     rows: list[tuple[str, object]] = [("project", project)]
-    for name, path in named.items():
-        where = path or ("in memory" if name != "keys" else "from the environment or a command")
-        rows.append((name, f"{where}{' (kept)' if path in known else ''}"))
+    for name, where in named.items():
+        nowhere = "in memory" if name != "keys" else "from the environment or a command"
+        rows.append((name, f"{where or nowhere}{' (kept)' if name in known else ''}"))
     show_facts(rows)
     say("The project is ready." if made else "Everything was there; nothing changed.")
 
 
-def _known(project: Path) -> set[Path]:
-    """Return the files that are there; without settings there is no id, so nothing is."""
+def _known(project: Path) -> set[str]:
+    """Return what is there; without settings there is no id, so nothing is."""
     file = project / FILE_NAME
     if not file.exists():
         return set()
     places = places_of(project, read_settings(project))
-    files = (file, places.store, places.heads, places.keys)
-    return {path for path in files if path is not None and path.exists()}
+    found = contents_of(places, SystemClock())
+    is_known = {
+        "settings": True,
+        "checkpoints": found.store is not Content.ABSENT,
+        "heads": found.heads is not Content.ABSENT,
+        "keys": places.keys is not None and places.keys.exists(),
+    }
+    return {name for name, is_there in is_known.items() if is_there}
