@@ -15,10 +15,29 @@ from threading import Event, Lock
 from counterfoil.core.errors import ConfigError, HeadMissingError, RollbackError, UnavailableError
 from counterfoil.places import Places
 from counterfoil.ports import Bell, CheckpointStore, Clock, HeadRegister, Inbox, Joint
+from counterfoil.stores.facts import EtcdFacts, EtcdMember, PostgresFacts
 from counterfoil.stores.holders import is_dead
 from counterfoil.stores.memory import MemoryHeads, MemoryInbox, MemoryStore
 from counterfoil.stores.sqlite import open_heads, open_inbox, open_store
 from counterfoil.urls import Scheme, are_one_database
+
+__all__ = [
+    "Content",
+    "Contents",
+    "EtcdFacts",
+    "EtcdMember",
+    "LateBell",
+    "PostgresFacts",
+    "contents_of",
+    "heads_facts",
+    "open_bell",
+    "open_checkpoints",
+    "open_joint",
+    "open_pair",
+    "open_register",
+    "open_statements",
+    "store_facts",
+]
 
 DRIVERS = {Scheme.POSTGRESQL: "psycopg", Scheme.ETCD: "httpx"}
 """What each extra installs, by its name in Python."""
@@ -205,6 +224,37 @@ def _postgres_bell(field: str, url: str) -> Bell:
         from counterfoil.stores import postgres  # noqa: PLC0415 - its driver is an extra
 
         return postgres.open_bell(url)
+
+
+def store_facts(places: Places, clock: Clock) -> PostgresFacts | None:
+    """Return what the server of checkpoints says of itself; None where there is none.
+
+    Raises:
+        ConfigError: It does not let us in, or its driver is not installed.
+        UnavailableError: It cannot be reached.
+    """
+    if places.store_kind is not Scheme.POSTGRESQL:
+        return None
+    return _postgres_facts("store.url", places.store_url, clock)
+
+
+def heads_facts(places: Places, clock: Clock) -> PostgresFacts | EtcdFacts | None:
+    """Return what the server of heads says of itself; as `store_facts`."""
+    if places.heads_kind is Scheme.ETCD:
+        with _driver(Scheme.ETCD, "heads.url"):
+            from counterfoil.stores import etcd_facts  # noqa: PLC0415 - its client is an extra
+
+            return etcd_facts.etcd_facts(places.heads_url)
+    if places.heads_kind is not Scheme.POSTGRESQL:
+        return None
+    return _postgres_facts("heads.url", places.heads_url, clock)
+
+
+def _postgres_facts(field: str, url: str, clock: Clock) -> PostgresFacts:
+    with _driver(Scheme.POSTGRESQL, field):
+        from counterfoil.stores import postgres_facts  # noqa: PLC0415 - its driver is an extra
+
+        return postgres_facts.postgres_facts(url, clock.now_ms)
 
 
 class LateBell:

@@ -90,6 +90,7 @@ def _asked(
         # A pooler answers the start of a session itself, with a number of its own.
         has_pooler=server.process_id != connection.info.backend_pid,
         is_encrypted=server.is_encrypted,
+        verifies_server=connection.info.get_parameters().get("sslmode") == "verify-full",
         role=server.role,
         owns_schema=server.owns_schema,
         versions=dict(versions),
