@@ -14,6 +14,7 @@ from counterfoil.stores.postgres_heads import HEADS, PostgresHeads
 from counterfoil.stores.postgres_inbox import INBOX, PostgresInbox
 from counterfoil.stores.postgres_joint import PostgresJoint
 from counterfoil.stores.postgres_pool import Access, PostgresPool, access
+from counterfoil.stores.postgres_roles import grant_roles
 from counterfoil.stores.postgres_schema import Part, prepare
 from counterfoil.stores.postgres_store import STORE, PostgresStore
 from counterfoil.stores.postgres_url import parse_url
@@ -25,6 +26,7 @@ __all__ = [
     "PostgresJoint",
     "PostgresPool",
     "PostgresStore",
+    "grant_roles",
     "open_bell",
     "open_heads",
     "open_inbox",

@@ -9,17 +9,22 @@ from hashlib import sha256
 
 import msgspec
 
-from counterfoil.core.errors import CounterfoilError, FormatError, HeadMissingError, LeaseLostError
+from counterfoil.core.errors import (
+    CounterfoilError,
+    FormatError,
+    HeadMissingError,
+    LeaseLostError,
+    UnavailableError,
+)
 from counterfoil.core.words import Digest, RunId
 from counterfoil.ports import Advance, Head
 from counterfoil.stores import rules
 from counterfoil.stores.postgres_driver import Refusal, Rows, typed
 from counterfoil.stores.postgres_pool import Access
 from counterfoil.stores.postgres_rows import (
-    ADVANCE,
     HeadRow,
     MovedRow,
-    advance_bindings,
+    advance_call,
     head,
     moved,
     octets,
@@ -46,9 +51,7 @@ _ACQUIRE = _COLUMNS.replace(
     "{source}", "{schema}.acquire(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
 )
 _RENEW = _COLUMNS.replace("{source}", "{schema}.renew(%s, %s, %s, %s)")
-_ADVANCE = "SELECT moved_owner, moved_expires_at_ms FROM {advance}".replace(
-    "{advance}", ADVANCE.replace("{runs}", "%s::bytea[]")
-)
+_ADVANCE = "SELECT moved_owner, moved_expires_at_ms FROM {advance}"
 _RELEASE = "SELECT {schema}.release(%s, %s, %s, %s)"
 _RAISE_FLOOR = "SELECT {schema}.raise_floor(%s)"
 
@@ -157,7 +160,7 @@ class PostgresHeads:
         except Refusal as refusal:
             said = _said(refusal)
             reason = rules.holder_refusal(_present(said, held), held, said.now_ms)
-            raise self._remembered(reason, held, said.now_ms) from refusal
+            raise self._remembered(reason, held, said) from refusal
 
     def advance(self, batch: Sequence[Advance]) -> tuple[Head, ...]:
         """Move heads on, in order, all of the batch in one durable write or none.
@@ -172,8 +175,10 @@ class PostgresHeads:
         check_moves(batch)
         if not batch:
             return ()
+        call = advance_call(batch)
+        query = self._sql(_ADVANCE.replace("{advance}", call.text))
         try:
-            rows = self._access.write(self._sql(_ADVANCE), advance_bindings(batch))
+            rows = self._access.write(query, call.bindings)
         except Refusal as refusal:
             raise self.refused(refusal, batch) from refusal
         return answers(batch, rows)
@@ -212,14 +217,18 @@ class PostgresHeads:
         said = _said(refusal)
         expected = batch[said.place - 1].expected
         reason = rules.advance_refusal(_present(said, expected), expected, said.now_ms)
-        return self._remembered(reason, expected, said.now_ms)
+        return self._remembered(reason, expected, said)
 
     def _remembered(
-        self, reason: CounterfoilError | None, held: Head, now_ms: int
+        self, reason: CounterfoilError | None, held: Head, said: _Said
     ) -> CounterfoilError:
         """Keep the moment at which a lease is called over: a clock set back must not undo it."""
-        if isinstance(reason, LeaseLostError):
-            self._access.write(self._sql(_RAISE_FLOOR), (now_ms,))
+        present = _present(said, held)
+        has_ended = present is not None and bool(present.nonce) and _lease(present) == _lease(held)
+        if isinstance(reason, LeaseLostError) and has_ended:
+            (row,) = self._access.write(self._sql(_RAISE_FLOOR), (said.now_ms,))
+            if typed(row, tuple[int])[0] < said.now_ms:
+                return UnavailableError("the server's clock was set back meanwhile", held.run_id)
         return reason or _unexplained(held.run_id)
 
     def _heads(self, query: str, *bindings: int | bytes) -> tuple[Head, ...]:
@@ -277,6 +286,10 @@ def _present(said: _Said, expected: Head) -> Head | None:
         status=found.status,
         incarnation=text(bytes.fromhex(found.incarnation)),
     )
+
+
+def _lease(head: Head) -> tuple[str, int]:
+    return head.nonce, head.lease_version
 
 
 def _unexplained(run_id: RunId) -> FormatError:

@@ -7,16 +7,15 @@ from counterfoil.ports import Advance, Head
 from counterfoil.stores.postgres_driver import Refusal
 from counterfoil.stores.postgres_heads import PostgresHeads, answers, check_moves
 from counterfoil.stores.postgres_pool import Access
-from counterfoil.stores.postgres_rows import ADVANCE, PUT, advance_bindings, put_bindings
+from counterfoil.stores.postgres_rows import advance_call, put_call
 from counterfoil.stores.postgres_store import check_rows, superseded
 
-# The register's function is given its runs by the row of the store's: so it comes second.
 _COMMIT = """
 WITH stored AS MATERIALIZED (SELECT {put} AS is_done)
 SELECT moved_owner, moved_expires_at_ms FROM stored CROSS JOIN LATERAL {advance}
-""".replace("{put}", PUT).replace(
-    "{advance}", ADVANCE.replace("{runs}", "CASE WHEN is_done THEN %s::bytea[] END")
-)
+"""
+_AFTER = "CASE WHEN is_done THEN {array} END"
+"""The register's function is given its runs by the row of the store's: so it comes second."""
 
 SUPERSEDED = "CF001"
 
@@ -44,9 +43,10 @@ class PostgresJoint:
         check_moves(moves)
         if not rows and not moves:
             return ()
-        bindings = [*put_bindings(rows), *advance_bindings(moves)]
+        put, advance = put_call(rows), advance_call(moves, _AFTER)
+        query = _COMMIT.replace("{put}", put.text).replace("{advance}", advance.text)
         try:
-            answered = self._access.write(self._sql(_COMMIT), bindings)
+            answered = self._access.write(self._sql(query), (*put.bindings, *advance.bindings))
         except Refusal as refusal:
             if refusal.code == SUPERSEDED:
                 raise superseded(refusal) from refusal

@@ -4,23 +4,29 @@ Texts travel as their UTF-8 bytes: PostgreSQL keeps no text with a NUL, and ever
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 
 import msgspec
 
 from counterfoil.core.codec import Checkpoint
+from counterfoil.core.envelope import payload_of
 from counterfoil.core.errors import FormatError, UsageError
 from counterfoil.core.words import Digest, RunId
 from counterfoil.ports import Advance, Head
 
-PUT = (
-    "{schema}.put(%s::bytea[], %s::bytea[], %s::bigint[], %s::bigint[], %s::bytea[], %s::bytea[], "
-    "%s::bytea[], %s::bytea[], %s::bytea[], %s::integer[], %s::bytea[])"
-)
-ADVANCE = (
-    "{schema}.advance({runs}, %s::bytea[], %s::bytea[], %s::bigint[], %s::bytea[], "
-    "%s::bytea[], %s::bigint[], %s::bytea[], %s::text[], %s::bigint[])"
-)
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Call:
+    """A call of one of our functions.
+
+    Attributes:
+        text: SQL, with `{schema}` and a `%s` for each binding.
+        bindings: What to bind.
+    """
+
+    text: str
+    bindings: tuple[object, ...]
 
 
 class CheckpointRow(msgspec.Struct, frozen=True, array_like=True):
@@ -47,6 +53,12 @@ class HeadRow(msgspec.Struct, frozen=True, array_like=True):
     expires_at_ms: int
     status: str
     incarnation: bytes
+
+
+class _Link(msgspec.Struct, frozen=True):
+    """The part of a header that names the checkpoint before; empty for the first."""
+
+    previous: str
 
 
 class MovedRow(msgspec.Struct, frozen=True, array_like=True):
@@ -85,39 +97,73 @@ def name_hash(name: str) -> bytes:
     return sha256(octets(name)).digest()
 
 
-def put_bindings(batch: Sequence[Checkpoint]) -> list[object]:
-    """Return the bindings of `PUT`; digests are known to be digests."""
+def put_call(batch: Sequence[Checkpoint]) -> Call:
+    """Return the call that stores a batch; digests are known to be digests."""
     names = [(place, name) for place, row in enumerate(batch, 1) for name in set(row.settles)]
-    return [
-        _distinct(row.run_id for row in batch),
-        [octets(row.run_id) for row in batch],
-        [row.generation for row in batch],
-        [row.lease_version for row in batch],
-        [bytes.fromhex(row.digest) for row in batch],
-        [msgspec.json.encode(row.settles) for row in batch],
-        [row.envelope for row in batch],
-        [row.events for row in batch],
-        [row.state for row in batch],
-        [place for place, _ in names],
-        [name_hash(name) for _, name in names],
-    ]
+    columns = (
+        ("bytea", _distinct(row.run_id for row in batch)),
+        ("bytea", [octets(row.run_id) for row in batch]),
+        ("bigint", [row.generation for row in batch]),
+        ("bigint", [row.lease_version for row in batch]),
+        ("bytea", [bytes.fromhex(row.digest) for row in batch]),
+        ("bytea", [_previous(row.envelope) for row in batch]),
+        ("bytea", [msgspec.json.encode(row.settles) for row in batch]),
+        ("bytea", [row.envelope for row in batch]),
+        ("bytea", [row.events for row in batch]),
+        ("bytea", [row.state for row in batch]),
+        ("integer", [place for place, _ in names]),
+        ("bytea", [name_hash(name) for _, name in names]),
+    )
+    arrays = ", ".join(_array(kind, values) for kind, values in columns)
+    return Call(text=f"{{schema}}.put({arrays})", bindings=_chained(columns))
 
 
-def advance_bindings(batch: Sequence[Advance]) -> list[object]:
-    """Return the bindings of `ADVANCE`; digests are known to be digests."""
+def advance_call(batch: Sequence[Advance], runs: str = "{array}") -> Call:
+    """Return the call that makes a batch of moves; digests are known to be digests.
+
+    Args:
+        batch: The moves.
+        runs: What to pass as the runs to lock, where `{array}` stands for them.
+    """
     heads = [move.expected for move in batch]
-    return [
-        _distinct(head.run_id for head in heads),
-        [octets(head.run_id) for head in heads],
-        [octets(head.incarnation) for head in heads],
-        [head.generation for head in heads],
-        [bytes.fromhex(head.checkpoint) for head in heads],
-        [octets(head.nonce) for head in heads],
-        [head.lease_version for head in heads],
-        [bytes.fromhex(move.checkpoint) for move in batch],
-        [move.status for move in batch],
-        [move.ttl_ms for move in batch],
-    ]
+    distinct = _distinct(head.run_id for head in heads)
+    columns = (
+        ("bytea", [octets(head.run_id) for head in heads]),
+        ("bytea", [octets(head.incarnation) for head in heads]),
+        ("bigint", [head.generation for head in heads]),
+        ("bytea", [bytes.fromhex(head.checkpoint) for head in heads]),
+        ("bytea", [octets(head.nonce) for head in heads]),
+        ("bigint", [head.lease_version for head in heads]),
+        ("bytea", [bytes.fromhex(move.checkpoint) for move in batch]),
+        ("text", [move.status for move in batch]),
+        ("bigint", [move.ttl_ms for move in batch]),
+    )
+    arrays = ", ".join(_array(kind, values) for kind, values in columns)
+    locked = runs.replace("{array}", _array("bytea", distinct))
+    return Call(
+        text=f"{{schema}}.advance({locked}, {arrays})", bindings=(*distinct, *_chained(columns))
+    )
+
+
+def _array(kind: str, values: Sequence[object]) -> str:
+    """Return an array of single bindings: the driver takes far longer to bind a list."""
+    return f"ARRAY[{', '.join(['%s'] * len(values))}]::{kind}[]"
+
+
+def _chained(columns: Iterable[tuple[str, Sequence[object]]]) -> tuple[object, ...]:
+    return tuple(value for _, values in columns for value in values)
+
+
+def _previous(envelope: bytes) -> bytes | None:
+    """Return the digest that a header names; None where there is no header that we know.
+
+    Like every column beside the bytes it is an index, and proves nothing.
+    """
+    try:
+        header = msgspec.json.decode(payload_of(envelope), type=_Link)
+        return bytes.fromhex(header.previous)
+    except (FormatError, msgspec.MsgspecError, ValueError):
+        return None
 
 
 def _distinct(run_ids: Iterable[RunId]) -> list[bytes]:

@@ -19,7 +19,7 @@ TURN = 0x43464664
 _TABLE = """
 CREATE SCHEMA IF NOT EXISTS {schema};
 CREATE TABLE IF NOT EXISTS {schema}.counterfoil_schema (
-    name    text    PRIMARY KEY,
+    name    text    COLLATE "C" PRIMARY KEY,
     version integer NOT NULL CHECK (version > 0)
 );
 """

@@ -16,12 +16,11 @@ from counterfoil.stores import rules
 from counterfoil.stores.postgres_driver import Refusal, typed
 from counterfoil.stores.postgres_pool import Access
 from counterfoil.stores.postgres_rows import (
-    PUT,
     CheckpointRow,
     checkpoint,
     name_hash,
     octets,
-    put_bindings,
+    put_call,
     text,
 )
 from counterfoil.stores.postgres_schema import Part
@@ -57,7 +56,7 @@ _BY_NAME = (
     )
     + "AND n.run = c.run AND n.name = %s ORDER BY n.generation DESC, n.checkpoint DESC LIMIT %s"
 )
-_PUT = "SELECT {put}".replace("{put}", PUT)
+_PUT = "SELECT {put}"
 _MARK = "SELECT {schema}.mark(%s, %s, %s)"
 _MARKED = "SELECT mark_version, mark FROM {schema}.run WHERE run_id = %s AND mark IS NOT NULL"
 _PRUNE = "SELECT {schema}.prune(%s, %s::bigint[], %s::bytea[], %s)"
@@ -88,8 +87,9 @@ class PostgresStore:
         check_rows(batch)
         if not batch:
             return
+        call = put_call(batch)
         try:
-            self._access.write(self._sql(_PUT), put_bindings(batch))
+            self._access.write(self._sql(_PUT.replace("{put}", call.text)), call.bindings)
         except Refusal as refusal:
             raise superseded(refusal) from refusal
 

@@ -30,7 +30,7 @@ CREATE INDEX head_active ON {schema}.head (run_id) WHERE status = 'active';
 -- Every write waits for locks so long and no longer, and is durable when it is answered,
 -- whatever the database or the role has set. Both end with the transaction.
 CREATE OR REPLACE FUNCTION {schema}.begin_write() RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $body$
+LANGUAGE plpgsql AS $body$
 BEGIN
     PERFORM set_config('lock_timeout', '5000', true);
     IF current_setting('synchronous_commit') = 'off' THEN
@@ -41,9 +41,8 @@ $body$;
 
 -- The server's clock, UTC, in milliseconds.
 CREATE FUNCTION {schema}.now_ms() RETURNS bigint
-LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $body$
-    SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint
-$body$;
+LANGUAGE sql VOLATILE
+RETURN floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint;
 
 -- Heads as everybody may read them: who may not read nonces sees only whether there is one.
 CREATE VIEW {schema}.heads AS
@@ -56,7 +55,7 @@ FROM {schema}.head CROSS JOIN {schema}.register;
 -- Lock heads in the order of their runs, so that no two batches wait for each other, and
 -- only then read the clock: what was waited for counts.
 CREATE FUNCTION {schema}.lock_heads(run_ids bytea[], OUT now_ms bigint, OUT incarnation bytea)
-LANGUAGE plpgsql SET search_path = {schema}, pg_temp AS $body$
+LANGUAGE plpgsql AS $body$
 BEGIN
     PERFORM begin_write();
     PERFORM 1 FROM head WHERE run_id = ANY (run_ids) ORDER BY run_id FOR NO KEY UPDATE;
@@ -67,7 +66,7 @@ $body$;
 
 -- Undo everything, and say what the head was and what the clock said.
 CREATE FUNCTION {schema}.refuse(run bytea, now_ms bigint, place integer DEFAULT 1) RETURNS void
-LANGUAGE plpgsql SET search_path = {schema}, pg_temp AS $body$
+LANGUAGE plpgsql AS $body$
 BEGIN
     RAISE EXCEPTION 'the head does not allow it' USING ERRCODE = 'CF003', DETAIL = (
         SELECT json_build_object('place', place,
@@ -77,6 +76,13 @@ BEGIN
                 CASE WHEN nonce = '' THEN '' ELSE encode(sha256(nonce), 'hex') END,
                 lease_version, expires_at_ms, status, encode(incarnation, 'hex'))
                 FROM head CROSS JOIN register WHERE run_id = run)));
+END
+$body$;
+
+CREATE FUNCTION {schema}.keep_floor(acted_ms bigint) RETURNS void
+LANGUAGE plpgsql AS $body$
+BEGIN
+    UPDATE register SET floor_ms = acted_ms WHERE floor_ms < acted_ms;
 END
 $body$;
 
@@ -121,7 +127,7 @@ BEGIN
         PERFORM refuse(run, clock.now_ms);
     END IF;
     IF known_nonce <> '' THEN
-        PERFORM raise_floor(clock.now_ms);
+        PERFORM keep_floor(clock.now_ms);
     END IF;
     RETURN QUERY SELECT * FROM heads WHERE run_id = run;
 END
@@ -193,13 +199,14 @@ BEGIN
 END
 $body$;
 
--- Remember a moment at which a lease was called over.
-CREATE FUNCTION {schema}.raise_floor(acted_ms bigint) RETURNS boolean
+-- Remember a moment at which a lease was called over, and return the latest one. A caller
+-- cannot name one that is still to come.
+CREATE FUNCTION {schema}.raise_floor(acted_ms bigint) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = {schema}, pg_temp AS $body$
 BEGIN
     PERFORM begin_write();
-    UPDATE register SET floor_ms = acted_ms WHERE floor_ms < acted_ms;
-    RETURN FOUND;
+    PERFORM keep_floor(least(acted_ms, now_ms()));
+    RETURN (SELECT floor_ms FROM register);
 END
 $body$;
 

@@ -11,7 +11,7 @@ CREATE TABLE {schema}.statement (
 -- Every write waits for locks so long and no longer, and is durable when it is answered,
 -- whatever the database or the role has set. Both end with the transaction.
 CREATE OR REPLACE FUNCTION {schema}.begin_write() RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $body$
+LANGUAGE plpgsql AS $body$
 BEGIN
     PERFORM set_config('lock_timeout', '5000', true);
     IF current_setting('synchronous_commit') = 'off' THEN

@@ -39,19 +39,10 @@ CREATE TABLE {schema}.settled (
     PRIMARY KEY (run, name, generation, checkpoint)
 );
 
--- Digest of the checkpoint before, as the header in a DSSE envelope names it; NULL where
--- the bytes are no envelope of ours, and no error whatever they are.
-CREATE FUNCTION {schema}.previous_of(envelope bytea) RETURNS bytea
-LANGUAGE sql IMMUTABLE STRICT SET search_path = pg_catalog, pg_temp AS $body$
-    SELECT decode(substring(encode(decode(substring(encode(envelope, 'escape')
-        FROM '"payload":"((?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?)"'),
-        'base64'), 'escape') FROM '"previous":"((?:[0-9a-f]{64})?)"'), 'hex')
-$body$;
-
 -- Every write waits for locks so long and no longer, and is durable when it is answered,
 -- whatever the database or the role has set. Both end with the transaction.
 CREATE OR REPLACE FUNCTION {schema}.begin_write() RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $body$
+LANGUAGE plpgsql AS $body$
 BEGIN
     PERFORM set_config('lock_timeout', '5000', true);
     IF current_setting('synchronous_commit') = 'off' THEN
@@ -63,7 +54,7 @@ $body$;
 -- Give runs their rows and lock them in the order that is given, so that a put and a mark of
 -- one run come one after the other, and no two batches wait for each other.
 CREATE FUNCTION {schema}.lock_runs(run_ids bytea[]) RETURNS void
-LANGUAGE plpgsql SET search_path = {schema}, pg_temp AS $body$
+LANGUAGE plpgsql AS $body$
 DECLARE
     locked integer;
 BEGIN
@@ -79,7 +70,7 @@ $body$;
 
 CREATE FUNCTION {schema}.refuse_superseded(run_id bytea, lease_version bigint, mark_version bigint)
 RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $body$
+LANGUAGE plpgsql AS $body$
 BEGIN
     RAISE EXCEPTION 'a newer lease has marked the run' USING ERRCODE = 'CF001',
         DETAIL = json_build_object('run_id', encode(run_id, 'hex'), 'lease_version', lease_version,
@@ -91,48 +82,37 @@ $body$;
 -- `owners` in order; `named` holds, for each of `names`, the place of its row in the batch.
 CREATE FUNCTION {schema}.put(
     run_ids bytea[], owners bytea[], generations bigint[], lease_versions bigint[],
-    digests bytea[], settles bytea[], envelopes bytea[], events bytea[], states bytea[],
-    named integer[], names bytea[]
+    digests bytea[], previous bytea[], settles bytea[], envelopes bytea[], events bytea[],
+    states bytea[], named integer[], names bytea[]
 ) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = {schema}, pg_temp AS $body$
 DECLARE
-    late record;
+    owner run%ROWTYPE;
+    made bigint;
 BEGIN
     PERFORM lock_runs(run_ids);
-    SELECT r.run_id, g.lease_version, r.mark_version INTO late
-    FROM unnest(owners, lease_versions) WITH ORDINALITY AS g (run_id, lease_version, place)
-    JOIN run AS r USING (run_id)
-    WHERE r.mark_version > g.lease_version ORDER BY g.place LIMIT 1;
-    IF FOUND THEN
-        PERFORM refuse_superseded(late.run_id, late.lease_version, late.mark_version);
-    END IF;
-    WITH given AS (
-        SELECT r.number AS run, g.*
-        FROM unnest(owners, generations, lease_versions, digests, settles, envelopes, events,
-            states) WITH ORDINALITY AS g (run_id, generation, lease_version, digest, settles,
-            envelope, events, state, place)
-        JOIN run AS r USING (run_id)
-    ), fresh AS (
+    FOR at IN 1 .. coalesce(cardinality(owners), 0) LOOP
+        SELECT * INTO STRICT owner FROM run WHERE run_id = owners[at];
+        IF owner.mark_version > lease_versions[at] THEN
+            PERFORM refuse_superseded(owner.run_id, lease_versions[at], owner.mark_version);
+        END IF;
         INSERT INTO checkpoint
             (run, generation, lease_version, digest, previous, settles, envelope, events)
-        SELECT run, generation, lease_version, digest, previous_of(envelope), given.settles,
-            envelope, given.events
-        FROM given ORDER BY place
+        VALUES (owner.number, generations[at], lease_versions[at], digests[at],
+            put.previous[at], put.settles[at], envelopes[at], put.events[at])
         ON CONFLICT (run, digest) DO NOTHING
-        RETURNING number, checkpoint.run, checkpoint.digest, checkpoint.generation
-    ), first AS (
-        SELECT DISTINCT ON (f.number) f.*, g.state, g.place
-        FROM fresh AS f JOIN given AS g USING (run, digest) ORDER BY f.number, g.place
-    ), kept AS (
-        INSERT INTO state SELECT number, state FROM first WHERE octet_length(state) > 0
-    )
-    INSERT INTO settled (run, name, generation, checkpoint)
-    SELECT f.run, n.name, f.generation, f.number
-    FROM unnest(named, names) AS n (place, name) JOIN first AS f USING (place);
-    UPDATE run SET state_floor = least(state_floor, g.generation)
-    FROM (SELECT run_id, min(generation) AS generation
-        FROM unnest(owners, generations) AS g (run_id, generation) GROUP BY run_id) AS g
-    WHERE run.run_id = g.run_id AND g.generation < run.state_floor;
+        RETURNING number INTO made;
+        CONTINUE WHEN made IS NULL;
+        IF octet_length(states[at]) > 0 THEN
+            INSERT INTO state VALUES (made, states[at]);
+        END IF;
+        INSERT INTO settled (run, name, generation, checkpoint)
+        SELECT owner.number, n.name, generations[at], made
+        FROM unnest(named, names) AS n (place, name) WHERE n.place = at;
+        IF generations[at] < owner.state_floor THEN
+            UPDATE run SET state_floor = generations[at] WHERE number = owner.number;
+        END IF;
+    END LOOP;
     RETURN true;
 END
 $body$;
@@ -153,50 +133,43 @@ BEGIN
 END
 $body$;
 
--- Whether some checkpoint of the same generation has a successor: then it is decided which
--- of them the chain goes through.
-CREATE FUNCTION {schema}.is_decided(c {schema}.checkpoint) RETURNS boolean
-LANGUAGE sql STABLE SET search_path = {schema}, pg_temp AS $body$
-    SELECT EXISTS (
-        SELECT 1 FROM checkpoint AS beside JOIN checkpoint AS next ON next.run = beside.run
-            AND next.generation = beside.generation + 1 AND next.previous = beside.digest
-        WHERE beside.run = c.run AND beside.generation = c.generation
-    )
-$body$;
-
-CREATE FUNCTION {schema}.is_followed(c {schema}.checkpoint) RETURNS boolean
-LANGUAGE sql STABLE SET search_path = {schema}, pg_temp AS $body$
-    SELECT EXISTS (
-        SELECT 1 FROM checkpoint AS next
-        WHERE next.run = c.run AND next.generation = c.generation + 1 AND next.previous = c.digest
-    )
-$body$;
-
--- Whether a head in this schema names the checkpoint. Heads may lie elsewhere.
+-- Whether a head in this schema names a checkpoint. Heads may lie elsewhere.
 CREATE FUNCTION {schema}.is_named(c {schema}.checkpoint) RETURNS boolean
-LANGUAGE plpgsql STABLE SET search_path = {schema}, pg_temp AS $body$
+LANGUAGE plpgsql AS $body$
 BEGIN
     IF to_regclass('head') IS NULL THEN
         RETURN false;
     END IF;
     RETURN EXISTS (
-        SELECT 1 FROM head JOIN run USING (run_id)
+        SELECT 1 FROM run JOIN head USING (run_id)
         WHERE run.number = c.run AND head.checkpoint = c.digest
     );
 END
 $body$;
 
--- A state may go once its generation is decided. Where a header cannot be read, whoever
+-- Whether a state may go: once some checkpoint of its generation has a successor, so that it
+-- is decided which of them the chain goes through. Where a header cannot be read, whoever
 -- prunes decides.
 CREATE FUNCTION {schema}.may_lose_state(c {schema}.checkpoint) RETURNS boolean
-LANGUAGE sql STABLE SET search_path = {schema}, pg_temp AS $body$
-    SELECT (c.previous IS NULL OR is_decided(c)) AND NOT is_named(c)
+LANGUAGE plpgsql AS $body$
+BEGIN
+    RETURN (c.previous IS NULL OR EXISTS (
+        SELECT 1 FROM checkpoint AS beside JOIN checkpoint AS next ON next.run = beside.run
+            AND next.generation = beside.generation + 1 AND next.previous = beside.digest
+        WHERE beside.run = c.run AND beside.generation = c.generation
+    )) AND NOT is_named(c);
+END
 $body$;
 
 -- A whole checkpoint may go if, beyond that, no other was built on it.
 CREATE FUNCTION {schema}.may_go(c {schema}.checkpoint) RETURNS boolean
-LANGUAGE sql STABLE SET search_path = {schema}, pg_temp AS $body$
-    SELECT may_lose_state(c) AND NOT is_followed(c)
+LANGUAGE plpgsql AS $body$
+BEGIN
+    RETURN may_lose_state(c) AND NOT EXISTS (
+        SELECT 1 FROM checkpoint AS next
+        WHERE next.run = c.run AND next.generation = c.generation + 1 AND next.previous = c.digest
+    );
+END
 $body$;
 
 -- Drop states below a generation, and checkpoints beside the chain; return how many changed.
@@ -207,27 +180,32 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = {schema}, pg_temp AS $body$
 DECLARE
     which run%ROWTYPE;
     orphans bigint[];
+    old bigint[];
     dropped bigint;
 BEGIN
     PERFORM begin_write();
     SELECT * INTO which FROM run WHERE run_id = pruned FOR NO KEY UPDATE;
     SELECT coalesce(array_agg(c.number), '{}') INTO orphans
     FROM unnest(generations, digests) AS g (generation, digest)
-    JOIN checkpoint AS c
-        ON c.run = which.number AND c.generation = g.generation AND c.digest <> g.digest
-    WHERE may_go(c);
+    CROSS JOIN LATERAL ( -- one generation at a time, however many others there are
+        SELECT c.* FROM checkpoint AS c
+        WHERE c.run = which.number AND c.generation = g.generation AND c.digest <> g.digest
+        OFFSET 0
+    ) AS c
+    WHERE may_go((SELECT d FROM checkpoint AS d WHERE d.number = c.number));
     DELETE FROM settled AS s USING checkpoint AS c
     WHERE c.number = ANY (orphans) AND s.run = c.run AND s.generation = c.generation
         AND s.checkpoint = c.number;
     DELETE FROM state WHERE checkpoint = ANY (orphans);
     DELETE FROM checkpoint WHERE number = ANY (orphans);
+    SELECT coalesce(array_agg(c.number), '{}') INTO old FROM checkpoint AS c
+    WHERE c.run = which.number AND c.generation >= which.state_floor AND c.generation < below;
     DELETE FROM state AS s USING checkpoint AS c
-    WHERE c.run = which.number AND c.generation >= which.state_floor AND c.generation < below
-        AND s.checkpoint = c.number AND may_lose_state(c);
+    WHERE s.checkpoint = ANY (old) AND c.number = s.checkpoint AND may_lose_state(c);
     GET DIAGNOSTICS dropped = ROW_COUNT;
     UPDATE run SET state_floor = greatest(state_floor, coalesce((
-        SELECT min(c.generation) FROM checkpoint AS c JOIN state AS s ON s.checkpoint = c.number
-        WHERE c.run = which.number AND c.generation >= which.state_floor AND c.generation < below
+        SELECT min(c.generation) FROM state AS s JOIN checkpoint AS c ON c.number = s.checkpoint
+        WHERE s.checkpoint = ANY (old)
     ), below)) WHERE number = which.number;
     RETURN cardinality(orphans) + dropped;
 END
