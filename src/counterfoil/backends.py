@@ -29,6 +29,7 @@ __all__ = [
     "LateBell",
     "PostgresFacts",
     "contents_of",
+    "grant_roles",
     "heads_facts",
     "open_bell",
     "open_checkpoints",
@@ -255,6 +256,37 @@ def _postgres_facts(field: str, url: str, clock: Clock) -> PostgresFacts:
         from counterfoil.stores import postgres_facts  # noqa: PLC0415 - its driver is an extra
 
         return postgres_facts.postgres_facts(url, clock.now_ms)
+
+
+def grant_roles(places: Places, *, worker: str, reader: str) -> None:
+    """Let roles of PostgreSQL work, and read, wherever something lies there; twice is once.
+
+    Args:
+        places: Whose urls connect as the role that owns the tables.
+        worker: Name of a role that exists; empty to leave it out.
+        reader: Name of a role that exists; empty to leave it out.
+
+    Raises:
+        ConfigError: Nothing lies in PostgreSQL, there is no such role, no rule holds it,
+            or whoever is connected may not grant.
+        UnavailableError: A server cannot be reached.
+        UnknownOutcomeError: An answer was lost; grant again.
+    """
+    kinds = (
+        ("store.url", places.store_kind, places.store_url),
+        ("heads.url", places.heads_kind, places.heads_url),
+    )
+    fields = {url: field for field, kind, url in reversed(kinds) if kind is Scheme.POSTGRESQL}
+    if not fields:
+        raise ConfigError(
+            "neither checkpoints nor heads lie in PostgreSQL, which alone has roles",
+            move="leave the roles out, or name a database in counterfoil.toml",
+        )
+    for url, field in fields.items():
+        with _driver(Scheme.POSTGRESQL, field):
+            from counterfoil.stores import postgres  # noqa: PLC0415 - its driver is an extra
+
+            postgres.grant_roles(url, worker=worker, reader=reader)
 
 
 class LateBell:

@@ -1,6 +1,7 @@
 """Projects on real servers: set up, run, killed, recovered, looked at, and refused."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -376,3 +377,38 @@ def test_a_missing_register_is_told_with_4(apart: ServerProject) -> None:
     execute(settings_of(apart).heads.url, "DROP SCHEMA counterfoil CASCADE")
     code, lines, _ = apart.checks()
     assert (code, lines["heads"]["state"], lines["checkpoints"]["state"]) == (4, "fail", "ok")
+
+
+# ------------------------------------------------------------------ roles
+
+
+def as_role(project: ServerProject, url: str, role: str) -> None:
+    """Make a role with the password of the url's user, and have the settings name it."""
+    password = urlsplit(url).password
+    execute(url, f"CREATE ROLE {role} LOGIN PASSWORD '{password}'")
+    answer = project.call("init", str(project.folder), "--worker", role)
+    assert answer.exit_code == 0, answer.stderr
+    file = project.folder / "counterfoil.toml"
+    file.write_text(file.read_text().replace("//app:", f"//{role}:"))
+
+
+def test_a_worker_that_owns_nothing_does_all_that_a_run_needs(joint: ServerProject) -> None:
+    url = settings_of(joint).store.url
+    as_role(joint, url, f"worker_{os.getpid()}")
+    assert joint.work(dies="after 2").returncode == DIED
+    ended = joint.work()
+    assert (ended.returncode, joint.arrivals()) == (0, ALL), ended.stderr
+    code, lines, _ = joint.checks()
+    assert (code, lines["role"]["state"]) == (0, "ok")
+    assert joint.init() == 0
+
+
+def test_roles_are_granted_in_postgresql_alone(home: Path) -> None:
+    project = write_project(home / "project")
+    answer = project.call("init", str(project.folder), "--reader", "someone", "--json")
+    assert (answer.exit_code, json.loads(answer.stderr)["error"]["name"]) == (2, "ConfigError")
+
+
+def test_a_role_that_is_not_there_is_named(joint: ServerProject) -> None:
+    answer = joint.call("init", str(joint.folder), "--worker", "nobody_here")
+    assert (answer.exit_code, "nobody_here" in answer.stderr) == (2, True)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from counterfoil.backends import Content, contents_of
+from counterfoil.backends import Content, contents_of, grant_roles
 from counterfoil.cli.options import JsonOption
 from counterfoil.cli.screen import say, show_facts, show_json
 from counterfoil.compose import init_project, places_of
@@ -23,21 +23,41 @@ def init(
             show_default=False,
         ),
     ] = None,
+    worker: Annotated[
+        str,
+        typer.Option(
+            "--worker",
+            metavar="ROLE",
+            help="Role of PostgreSQL that may do what workers need, and nothing past the rules.",
+            show_default=False,
+        ),
+    ] = "",
+    reader: Annotated[
+        str,
+        typer.Option(
+            "--reader",
+            metavar="ROLE",
+            help="Role of PostgreSQL that may read, and write nothing.",
+            show_default=False,
+        ),
+    ] = "",
     as_json: JsonOption = False,
 ) -> None:
     """Set a project up: its id, its key, its checkpoints and its heads.
 
     Prints where each of them lies. What is there is kept as it is, so calling it twice
     changes nothing. On servers that the settings name, it alone makes schemas, tables
-    and prefixes.
+    and prefixes, and grants roles what they need.
 
-    Example:  counterfoil init
+    Example:  counterfoil init --worker app
     """
     project = (folder or Path()).resolve()
     if not project.is_dir():
         raise ConfigError(f"{project} is no folder", move="make the folder first")
     known = _known(project)
     places = init_project(project)
+    if worker or reader:
+        grant_roles(places, worker=worker, reader=reader)
     named = {
         "settings": str(project / FILE_NAME),
         "checkpoints": places.store_shown,

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from counterfoil.backends import EtcdFacts, EtcdMember, PostgresFacts
-from counterfoil.cli.lines import Line, ok, unfit, warned
+from counterfoil.cli.lines import Line, failed, ok, unfit, warned
 from counterfoil.cli.screen import duration
+from counterfoil.core.errors import UnavailableError
 from counterfoil.urls import has_password, is_on_this_machine
 
 POSTGRESQL_MIN = 130_000
@@ -97,7 +98,7 @@ def _role(port: str, facts: PostgresFacts) -> Line:
         return warned(
             "role",
             f"{port}: role {facts.role} may change tables by hand, past the rules in them",
-            "let workers connect as a role that owns nothing there (docs/how-to/choose-stores.md)",
+            "run `counterfoil init --worker ROLE` as the owner, and connect workers as ROLE",
         )
     return ok("role", f"{port}: role {facts.role} may call what workers need, and owns nothing")
 
@@ -144,7 +145,9 @@ def _member(member: EtcdMember, *, others_answer: bool) -> Line:
         found = f"{member.name} does not answer: {member.trouble}"
         if others_answer:
             return warned("etcd", found, "bring the member back, or take it out of heads.url")
-        return unfit("etcd", found, "check heads.url, and that the cluster runs")
+        return failed(
+            "etcd", UnavailableError(found, move="check heads.url, and that the cluster runs")
+        )
     numbers = tuple(int(part) for part in member.version.split(".") if part.isdigit())
     found = f"{member.name}: version {member.version}"
     if numbers[:2] < ETCD_MIN:
