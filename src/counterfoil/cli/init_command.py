@@ -13,34 +13,38 @@ from counterfoil.core.errors import ConfigError
 from counterfoil.engine.clock import SystemClock
 from counterfoil.settings import FILE_NAME, read_settings
 
+FolderArgument = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="FOLDER",
+        help="Folder of the project; by default this one.",
+        show_default=False,
+    ),
+]
+WorkerOption = Annotated[
+    str,
+    typer.Option(
+        "--worker",
+        metavar="ROLE",
+        help="Role of PostgreSQL that may do what workers need, and nothing past the rules.",
+        show_default=False,
+    ),
+]
+ReaderOption = Annotated[
+    str,
+    typer.Option(
+        "--reader",
+        metavar="ROLE",
+        help="Role of PostgreSQL that may read, and write nothing.",
+        show_default=False,
+    ),
+]
+
 
 def init(
-    folder: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="FOLDER",
-            help="Folder of the project; by default this one.",
-            show_default=False,
-        ),
-    ] = None,
-    worker: Annotated[
-        str,
-        typer.Option(
-            "--worker",
-            metavar="ROLE",
-            help="Role of PostgreSQL that may do what workers need, and nothing past the rules.",
-            show_default=False,
-        ),
-    ] = "",
-    reader: Annotated[
-        str,
-        typer.Option(
-            "--reader",
-            metavar="ROLE",
-            help="Role of PostgreSQL that may read, and write nothing.",
-            show_default=False,
-        ),
-    ] = "",
+    folder: FolderArgument = None,
+    worker: WorkerOption = "",
+    reader: ReaderOption = "",
     as_json: JsonOption = False,
 ) -> None:
     """Set a project up: its id, its key, its checkpoints and its heads.
