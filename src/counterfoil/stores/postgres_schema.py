@@ -23,7 +23,10 @@ CREATE TABLE IF NOT EXISTS {schema}.counterfoil_schema (
     version integer NOT NULL CHECK (version > 0)
 );
 """
-_IS_THERE = "SELECT to_regclass('{schema}.counterfoil_schema') IS NOT NULL"
+# A catalogue that is read as a table: its caches may not know what another session just made.
+_IS_THERE = """
+SELECT EXISTS (SELECT 1 FROM pg_tables WHERE schemaname = %s AND tablename = 'counterfoil_schema')
+"""
 _VERSION = "SELECT version FROM {schema}.counterfoil_schema WHERE name = %s"
 _KEEP = """
 INSERT INTO {schema}.counterfoil_schema (name, version) VALUES (%s, %s)
@@ -79,7 +82,7 @@ def script(name: str) -> str:
 
 
 def _is_there(access: Access) -> bool:
-    (row,) = access.rows(tuple[bool], access.place.sql(_IS_THERE), ())
+    (row,) = access.rows(tuple[bool], access.place.sql(_IS_THERE), (access.place.schema,))
     return row[0]
 
 
@@ -115,7 +118,7 @@ def _migrate(access: Access, part: Part) -> None:
 
 def _locked_version(cursor: Cursor, access: Access, part: Part) -> int:
     sql = access.place.sql
-    found = cursor.execute(sql(_IS_THERE)).fetchone()
+    found = cursor.execute(sql(_IS_THERE), (access.place.schema,)).fetchone()
     if found is None or not found[0]:
         return 0
     row = cursor.execute(sql(_VERSION), (part.name,)).fetchone()

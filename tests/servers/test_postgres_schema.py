@@ -1,0 +1,201 @@
+"""Tables are made once, by whoever may, and never taken for what they are not."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from counterfoil.core.errors import (
+    ConfigError,
+    CounterfoilError,
+    FormatError,
+    HeadMissingError,
+    RollbackError,
+    UnavailableError,
+    UsageError,
+)
+from counterfoil.local import postgres as local
+from counterfoil.local.postgres import LocalPostgres
+from counterfoil.stores.postgres import open_heads, open_inbox, open_joint, open_store
+from counterfoil.testing.store_bench import RUN, checkpoint, created
+from tests.support.postgres import execute, fresh_database
+
+pytest_plugins = ["tests.support.postgres"]
+
+OPENS: dict[str, tuple[Callable[..., Any], type[CounterfoilError]]] = {
+    "store": (open_store, RollbackError),
+    "heads": (open_heads, HeadMissingError),
+    "inbox": (open_inbox, ConfigError),
+}
+PROCESSES = 4
+OPENER = """
+import sys
+from counterfoil.stores import postgres
+sys.stdin.read(1)
+for part in ("store", "heads", "inbox"):
+    getattr(postgres, "open_" + part)(sys.argv[1], create=True).close()
+heads = postgres.open_heads(sys.argv[1], create=False)
+print(heads.create(sys.argv[2], "0" * 64, "one", "nonce", 1_000).incarnation)
+heads.close()
+"""
+
+
+@pytest.mark.parametrize("part", OPENS)
+def test_tables_that_are_missing_are_not_made_unasked(postgres: LocalPostgres, part: str) -> None:
+    url = fresh_database(postgres)
+    opens, error = OPENS[part]
+    for other in OPENS:
+        if other != part:
+            OPENS[other][0](url, create=True).close()
+    with pytest.raises(error, match=f"has no {part} tables"):
+        opens(url, create=False)
+    assert execute(url, "SELECT count(*) FROM counterfoil.counterfoil_schema") == [(2,)]
+
+
+def test_an_empty_database_stays_empty_when_nothing_may_be_made(postgres: LocalPostgres) -> None:
+    url = fresh_database(postgres)
+    with pytest.raises(RollbackError):
+        open_store(url, create=False)
+    with pytest.raises(RollbackError):
+        open_joint(url)
+    query = "SELECT count(*) FROM pg_namespace WHERE nspname = 'counterfoil'"
+    assert execute(url, query) == [(0,)]
+
+
+def test_a_joint_needs_both_its_parts(postgres: LocalPostgres) -> None:
+    url = fresh_database(postgres)
+    open_store(url, create=True).close()
+    with pytest.raises(HeadMissingError):
+        open_joint(url)
+
+
+@pytest.mark.parametrize("part", OPENS)
+def test_tables_of_a_later_release_are_refused(postgres: LocalPostgres, part: str) -> None:
+    url = fresh_database(postgres)
+    opens, _ = OPENS[part]
+    opens(url, create=True).close()
+    execute(url, "UPDATE counterfoil.counterfoil_schema SET version = 2 WHERE name = %s", part)
+    for create in (True, False):
+        with pytest.raises(ConfigError, match="version 2, this release knows 1"):
+            opens(url, create=create)
+
+
+def test_processes_that_make_tables_at_once_make_them_once(postgres: LocalPostgres) -> None:
+    url = fresh_database(postgres)
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", OPENER, url, f"run {number}"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(PROCESSES)
+    ]
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("!")
+        process.stdin.flush()
+    answers = {process.communicate()[0] for process in processes}
+    assert [process.returncode for process in processes] == [0] * PROCESSES
+    assert len(answers) == 1, "every process has the same register"
+
+
+def test_opening_again_keeps_everything(postgres: LocalPostgres) -> None:
+    url = fresh_database(postgres)
+    store, heads = open_store(url, create=True), open_heads(url, create=True)
+    store.put([checkpoint(0)])
+    head = created(heads)
+    store.close()
+    heads.close()
+    store, heads = open_store(url, create=True), open_heads(url, create=True)
+    assert store.trace(RUN, -1, 9) == (checkpoint(0),)
+    assert heads.read(RUN) == head
+    store.close()
+    heads.close()
+
+
+def test_schemas_of_one_database_are_kept_apart(postgres: LocalPostgres) -> None:
+    url = fresh_database(postgres)
+    one = open_heads(f"{url}?schema=one", create=True)
+    two = open_heads(f"{url}?schema=two", create=True)
+    head = created(one)
+    assert two.read(RUN) is None
+    assert created(two).incarnation != head.incarnation
+    one.close()
+    assert two.read(RUN) is not None
+    two.close()
+
+
+def test_tables_that_are_gone_are_damage(postgres: LocalPostgres) -> None:
+    url = fresh_database(postgres)
+    heads = open_heads(url, create=True)
+    execute(url, "DROP SCHEMA counterfoil CASCADE")
+    with pytest.raises(FormatError):
+        heads.read(RUN)
+    with pytest.raises(FormatError):
+        created(heads)
+    heads.close()
+
+
+@pytest.mark.parametrize("setting", ["fsync", "full_page_writes"])
+def test_a_server_that_may_lose_commits_is_refused(
+    postgres: LocalPostgres, monkeypatch: pytest.MonkeyPatch, setting: str
+) -> None:
+    url = fresh_database(postgres)
+    with monkeypatch.context() as patch:
+        patch.setitem(local.SETTINGS, setting, "off")
+        postgres.restart()
+    try:
+        with pytest.raises(ConfigError, match="loses commits"):
+            open_store(url, create=True)
+    finally:
+        postgres.restart()
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        pytest.param(("test_", "no_such_"), ConfigError, id="a database that is not there"),
+        pytest.param(("app:", "nobody:"), ConfigError, id="a role that is not there"),
+        pytest.param(("app:", "app:not-"), ConfigError, id="a wrong password"),
+        pytest.param(("127.0.0.1", "127.0.0.9"), UnavailableError, id="a server that is not there"),
+    ],
+)
+def test_what_cannot_be_opened_is_said_without_the_password(
+    postgres: LocalPostgres, change: tuple[str, str], error: type[CounterfoilError]
+) -> None:
+    url = fresh_database(postgres).replace(*change)
+    with pytest.raises(error) as caught:
+        open_store(url, create=True)
+    chain, seen = caught.value, list[BaseException]()
+    while chain is not None:
+        seen.append(chain)
+        chain = chain.__cause__ or chain.__context__
+    assert postgres.password not in "".join(f"{each!r} {each}" for each in seen)
+
+
+def test_a_port_that_was_closed_says_so_and_leaves_the_others_open(
+    postgres: LocalPostgres,
+) -> None:
+    url = fresh_database(postgres)
+    store, heads = open_store(url, create=True), open_heads(url, create=True)
+    joint = open_joint(url)
+    store.close()
+    with pytest.raises(UsageError, match="was closed"):
+        store.put([checkpoint(0)])
+    assert heads.read(RUN) is None
+    heads.close()
+    assert joint.commit([], []) == ()
+    joint.close()
+
+
+def test_ports_of_one_url_share_their_connections(postgres: LocalPostgres) -> None:
+    url = fresh_database(postgres)
+    ports = [opens(f"{url}?pool=1", create=True) for opens, _ in OPENS.values()]
+    count = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> %s"
+    (alone,) = execute(url, count.replace("%s", "pg_backend_pid()"))
+    assert alone == (1,)
+    for port in ports:
+        port.close()
