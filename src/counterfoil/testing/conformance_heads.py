@@ -3,10 +3,14 @@
 Give each a fresh `HeadBench`. A clause that returns is kept. One that is broken raises
 `ConformanceError` with the sentence, or lets an error of the register through where
 there should be none.
+
+Every register keeps `HEAD_CLAUSES`. One whose clock a bench can move keeps `CLOCK_CLAUSES`
+too; one that judges by a clock of its own cannot be asked.
 """
 
 from collections.abc import Callable
 
+from counterfoil.testing import head_clocks as clocks
 from counterfoil.testing import head_commits as commits
 from counterfoil.testing import head_leases as leases
 from counterfoil.testing import head_lists as lists
@@ -36,7 +40,6 @@ HEAD_CLAUSES: tuple[Callable[[HeadBench], None], ...] = (
     commits.refuses_a_superseded_lease,
     commits.refuses_an_equal_lease_version_with_another_nonce,
     commits.an_expired_lease_cannot_commit,
-    commits.a_lease_commits_until_its_last_millisecond,
     commits.a_released_lease_cannot_commit,
     commits.an_advance_never_shortens_the_lease,
     commits.renewing_and_committing_do_not_conflict,
@@ -48,11 +51,25 @@ HEAD_CLAUSES: tuple[Callable[[HeadBench], None], ...] = (
     commits.a_status_nobody_knows_is_refused,
     lists.a_second_connection_reads_every_write,
     lists.what_is_free_and_active_is_claimable,
+    lists.what_was_given_up_comes_behind_what_waits,
+    lists.a_paused_run_is_claimable_when_its_pause_is_over,
+    lists.a_paused_run_is_taken_at_once,
+    lists.a_pause_that_ends_before_it_begins_is_refused,
     lists.a_claimed_head_can_be_taken_as_it_is,
     lists.heads_are_listed_in_order_and_in_pages,
     lists.odd_identifiers_come_back_as_they_are,
     lists.every_head_names_one_incarnation,
-    lists.a_clock_set_back_revives_no_lease,
-    lists.a_clock_set_back_does_not_lengthen_a_lease,
     lists.closing_twice_is_closing_once,
+)
+
+CLOCK_CLAUSES: tuple[Callable[[HeadBench], None], ...] = (
+    clocks.a_lease_stands_until_its_last_millisecond,
+    clocks.a_lease_commits_until_its_last_millisecond,
+    clocks.a_term_counts_from_its_grant,
+    clocks.a_renewed_lease_stands_to_its_new_end,
+    clocks.a_shorter_term_ends_no_lease_early,
+    clocks.a_pause_lasts_to_its_last_millisecond,
+    clocks.those_that_are_free_longest_come_first,
+    clocks.a_clock_set_back_revives_no_lease,
+    clocks.a_clock_set_back_does_not_lengthen_a_lease,
 )

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from counterfoil.core.errors import UnavailableError
+from counterfoil.core.errors import LeaseLostError, UnavailableError
 from counterfoil.core.words import Digest, RunId
 from counterfoil.ports import Head, HeadRegister
 from counterfoil.testing.saboteur_heads import MANY, Passing
@@ -70,6 +70,40 @@ class ClaimsInOrderOfName(Passing):
     def claimable(self, limit: int) -> tuple[Head, ...]:
         """Sort by run id."""
         return tuple(sorted(self.inner.claimable(limit), key=lambda head: head.run_id))
+
+
+class ForgetsThePause(Passing):
+    """Gives a run that failed to the next worker at once."""
+
+    def release(self, held: Head, pause_ms: int = 0) -> None:
+        """Release without a pause, having judged it."""
+        self.inner.release(held, min(pause_ms, 0))
+
+
+class PausesForEver(Passing):
+    """Hides a run that was paused once from every worker."""
+
+    def release(self, held: Head, pause_ms: int = 0) -> None:
+        """Pause for longer than anybody waits."""
+        self.inner.release(held, pause_ms * 1_000)
+
+
+class PausesForEverybody(Passing):
+    """Takes a pause for a lease, so that nobody can take the run."""
+
+    def acquire(self, expected: Head, owner: str, nonce: str, ttl_ms: int) -> Head:
+        """Refuse what is not claimable."""
+        if not expected.nonce and expected not in self.inner.claimable(MANY):
+            raise LeaseLostError("the run is paused", expected.run_id)
+        return self.inner.acquire(expected, owner, nonce, ttl_ms)
+
+
+class TakesAnyPause(Passing):
+    """Takes a pause that ends before it begins for none."""
+
+    def release(self, held: Head, pause_ms: int = 0) -> None:
+        """Pause for nothing or longer."""
+        self.inner.release(held, max(0, pause_ms))
 
 
 class ClaimsWithoutEnd(Passing):

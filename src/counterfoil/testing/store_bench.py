@@ -19,7 +19,7 @@ from counterfoil.testing.expect import ConformanceError
 RUN = RunId("run-1")
 OTHER_RUN = RunId("run-2")
 TTL_MS = 10_000
-"""Term of a lease in clauses; no clause waits for it."""
+"""Term of a lease in clauses that do not wait for its end."""
 
 ODD_TEXTS = (
     "'; DROP TABLE run; --",
@@ -62,11 +62,16 @@ class HeadBench:
 
     Attributes:
         open: Opens it; each call another connection.
-        advance_clock: Moves the register's clock by milliseconds, back if negative.
+        advance_clock: Moves the register's clock by milliseconds, back if negative. Where
+            a clock cannot be moved, waits until so much of it has passed, and until the
+            register has seen what is over by then.
+        ttl_ms: Term of leases that clauses see the end of; at least 1000 where the
+            register counts in seconds.
     """
 
     open: Callable[[], HeadRegister]
     advance_clock: Callable[[int], None]
+    ttl_ms: int = TTL_MS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,9 +112,9 @@ def checkpoint(
     )
 
 
-def created(heads: HeadRegister, run_id: RunId = RUN) -> Head:
+def created(heads: HeadRegister, run_id: RunId = RUN, *, ttl_ms: int = TTL_MS) -> Head:
     """Return a fresh head, held by `one` under lease version 1."""
-    return heads.create(run_id, digest_of(f"{run_id} 0"), "one", f"nonce of {run_id}", TTL_MS)
+    return heads.create(run_id, digest_of(f"{run_id} 0"), "one", f"nonce of {run_id}", ttl_ms)
 
 
 def move(
