@@ -10,13 +10,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from threading import Event, Lock
 
-from counterfoil.core.errors import ConfigError, HeadMissingError, RollbackError, UnavailableError
+from counterfoil.core.errors import ConfigError, HeadMissingError, RollbackError
 from counterfoil.places import Places
 from counterfoil.ports import Bell, CheckpointStore, Clock, HeadRegister, Inbox, Joint
 from counterfoil.stores.facts import EtcdFacts, EtcdMember, PostgresFacts
 from counterfoil.stores.holders import is_dead
+from counterfoil.stores.late_bell import LateBell
 from counterfoil.stores.memory import MemoryHeads, MemoryInbox, MemoryStore
 from counterfoil.stores.sqlite import open_heads, open_inbox, open_store
 from counterfoil.urls import Scheme, are_one_database
@@ -26,7 +26,6 @@ __all__ = [
     "Contents",
     "EtcdFacts",
     "EtcdMember",
-    "LateBell",
     "PostgresFacts",
     "contents_of",
     "grant_roles",
@@ -287,48 +286,6 @@ def grant_roles(places: Places, *, worker: str, reader: str) -> None:
             from counterfoil.stores import postgres  # noqa: PLC0415 - its driver is an extra
 
             postgres.grant_roles(url, worker=worker, reader=reader)
-
-
-class LateBell:
-    """A `Bell` that is opened when somebody first waits, since few keepers have workers.
-
-    Where it cannot be opened, as behind a pooler, waiting is all it does: nothing rests
-    on a ring.
-    """
-
-    def __init__(self, opens: Callable[[], Bell]) -> None:
-        self._opens = opens
-        self._lock = Lock()
-        self._bell: Bell | None = None
-        self._is_futile = False
-        self._closed = Event()
-
-    def wait(self, timeout_ms: int) -> bool:
-        """Return True on a ring, False when the time is over or the bell is closed."""
-        bell = self._opened()
-        if bell is not None:
-            return bell.wait(timeout_ms)
-        self._closed.wait(max(0, timeout_ms) / 1000)
-        return False
-
-    def close(self) -> None:
-        """Let go of the connection, and end every wait; a second time does nothing."""
-        self._closed.set()
-        with self._lock:
-            bell, self._bell = self._bell, None
-        if bell is not None:
-            bell.close()
-
-    def _opened(self) -> Bell | None:
-        with self._lock:
-            if self._bell is None and not self._is_futile and not self._closed.is_set():
-                try:
-                    self._bell = self._opens()
-                except UnavailableError:
-                    return None
-                except ConfigError:
-                    self._is_futile = True
-            return self._bell
 
 
 @contextmanager

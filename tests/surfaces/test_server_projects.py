@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -11,10 +12,11 @@ import pytest
 from counterfoil.adapters.function import Effects
 from counterfoil.compose import open_keeper, open_records
 from counterfoil.core.errors import ConfigError, HeadMissingError
+from counterfoil.core.words import RunId
 from counterfoil.local.etcd import LocalEtcd
 from counterfoil.local.postgres import LocalPostgres
 from counterfoil.settings import Heads, Settings, Store, read_settings
-from tests.support.postgres import execute, fresh_database
+from tests.support.postgres import Pooler, execute, fresh_database
 from tests.support.server_projects import (
     DIED,
     PAIRS,
@@ -412,3 +414,87 @@ def test_roles_are_granted_in_postgresql_alone(home: Path) -> None:
 def test_a_role_that_is_not_there_is_named(joint: ServerProject) -> None:
     answer = joint.call("init", str(joint.folder), "--worker", "nobody_here")
     assert (answer.exit_code, "nobody_here" in answer.stderr) == (2, True)
+
+
+# ------------------------------------------------------------------ poolers, users, members
+
+
+def test_a_pooler_may_stand_before_a_server(
+    home: Path, postgres: LocalPostgres, joint: ServerProject
+) -> None:
+    with Pooler(postgres, 3) as pooler:
+        file = joint.folder / "counterfoil.toml"
+        url = settings_of(joint).store.url
+        file.write_text(file.read_text().replace(url, pooler.through(url)))
+        assert joint.init() == 0
+        assert joint.work(dies="after 2").returncode == DIED
+        ended = joint.work()
+        assert (ended.returncode, joint.arrivals()) == (0, ALL), ended.stderr
+        code, lines, _ = joint.checks()
+        assert (code, "a pooler lends" in lines["pooler"]["found"]) == (0, True)
+        with open_records(joint.folder) as keeper:
+            assert keeper.parts.bell is not None
+            assert keeper.parts.bell.wait(1) is False
+
+
+def test_a_bell_of_a_project_rings_for_a_statement(joint: ServerProject) -> None:
+    assert joint.init() == 0
+    with open_records(joint.folder) as keeper, ThreadPoolExecutor(1) as other:
+        bell, inbox = keeper.parts.bell, keeper.parts.inbox
+        assert bell is not None
+        assert inbox is not None
+        assert bell.wait(1) is False
+        waits = other.submit(bell.wait, 30_000)
+        inbox.put(RunId(RUN), b"statement")
+        assert waits.result() is True
+
+
+def test_a_cluster_with_users_and_certificates_keeps_heads(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with LocalEtcd(tls=True) as etcd:
+        etcd.add_user("app", "some")
+        etcd.enable_auth()
+        monkeypatch.setenv("COUNTERFOIL_ETCD_PASSWORD", etcd.password)
+        project = write_project(home / "project", heads=etcd.url("some", user="app"))
+        project.environment["COUNTERFOIL_ETCD_PASSWORD"] = etcd.password
+        assert project.init() == 0
+        assert project.work(dies="before 2").returncode == DIED
+        ended = project.work()
+        assert (ended.returncode, project.arrivals()) == (0, ALL), ended.stderr
+        code, lines, cases = project.checks()
+        assert (code, lines["auth"]["state"], lines["cluster"]["state"]) == (0, "ok", "warn")
+        assert cases["quorum_lost"] == "partly"
+        monkeypatch.setenv("COUNTERFOIL_ETCD_PASSWORD", "hunter2")
+        for words in (("runs",), ("doctor",)):
+            answer = project.call(*words, "--json")
+            said = answer.stdout + answer.stderr
+            assert (answer.exit_code, "hunter2" in said, "heads.url" in said) == (2, False, True)
+
+
+def test_a_cluster_without_its_quorum_stops_runs_and_loses_nothing(home: Path) -> None:
+    with LocalEtcd(3) as etcd:
+        project = write_project(home / "project", heads=etcd.url("some"))
+        assert project.init() == 0
+        assert project.work(dies="after 1").returncode == DIED
+        etcd.kill(0)
+        code, lines, cases = project.checks()
+        assert (code, lines["etcd"]["state"], cases["quorum_lost"]) == (0, "warn", "yes")
+        etcd.kill(1)
+        assert project.error("runs") == (7, "UnavailableError")
+        assert project.checks()[0] == 7
+        stopped = project.work()
+        assert (stopped.returncode, "UnavailableError" in stopped.stderr) == (1, True)
+        etcd.restart(0)
+        ended = project.work()
+        assert (ended.returncode, project.arrivals()) == (0, ALL), ended.stderr
+
+
+@pytest.mark.parametrize("url", ["etcd://h/p?nonsense=1", "etcd://h/p/q", "etcd://a:hunter2@h/p"])
+def test_what_an_etcd_url_may_not_hold_is_refused_by_the_name_of_its_setting(
+    home: Path, url: str
+) -> None:
+    project = write_project(home / "project", heads=url)
+    answer = project.call("init", str(project.folder))
+    assert (answer.exit_code, "hunter2" in answer.stderr) == (2, False)
+    assert "heads.url" in answer.stderr

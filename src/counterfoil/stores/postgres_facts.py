@@ -20,7 +20,6 @@ SELECT (SELECT system_identifier::text FROM pg_control_system()),
     current_setting('synchronous_commit'),
     current_setting('synchronous_standby_names') <> '',
     pg_backend_pid(),
-    coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false),
     current_user::text,
     coalesce((SELECT pg_has_role(nspowner, 'MEMBER') FROM pg_namespace WHERE nspname = %s), false)
 """
@@ -39,7 +38,6 @@ class _Server(msgspec.Struct, frozen=True, array_like=True):
     synchronous_commit: str
     synchronous_standbys: bool
     process_id: int
-    is_encrypted: bool
     role: str
     owns_schema: bool
 
@@ -89,7 +87,7 @@ def _asked(
         round_trip_ms=came_ms - sent_ms,
         # A pooler answers the start of a session itself, with a number of its own.
         has_pooler=server.process_id != connection.info.backend_pid,
-        is_encrypted=server.is_encrypted,
+        is_encrypted=bool(connection.pgconn.ssl_in_use),
         verifies_server=connection.info.get_parameters().get("sslmode") == "verify-full",
         role=server.role,
         owns_schema=server.owns_schema,
