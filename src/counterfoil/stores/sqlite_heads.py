@@ -1,7 +1,9 @@
 """Heads in one SQLite file.
 
 Each write is one UPDATE that compares and sets, in one transaction with the register's
-clock: the machine's wall clock, but never less than it read before.
+clock: the machine's wall clock, but never less than what any write has acted on. An
+advance keeps its moment in the row that it moves, so that a commit changes one page;
+every other write keeps it in the register's own row.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -29,14 +31,23 @@ FROM head JOIN register
 """
 _BY_RUN = _HEADS + "WHERE run_id = ?"
 _BY_ORDER = _HEADS + "WHERE run_id > ? ORDER BY run_id LIMIT ?"
+_FLOOR = """
+max(floor_ms, coalesce(
+    (SELECT max(acted_at_ms) FROM head INDEXED BY head_ahead WHERE is_ahead = 1), 0
+))
+"""
 _FREE = (
     _HEADS
-    + "WHERE status = 'active' AND expires_at_ms <= max(floor_ms, ?) "
+    + f"WHERE status = 'active' AND expires_at_ms <= max({_FLOOR}, ?) "
     + "ORDER BY expires_at_ms, run_id LIMIT ?"
 )
-_CLOCK = "UPDATE register SET floor_ms = max(floor_ms, ?) RETURNING floor_ms, incarnation"
+_NOW = "SELECT {now}, incarnation FROM register"
+_CLOCK = _NOW.format(now=f"max({_FLOOR}, ?)")
+_LATEST = _NOW.format(now=_FLOOR)
+_KEEP = "UPDATE register SET floor_ms = max(floor_ms, ?)"
+_ALL_BEHIND = "UPDATE head SET is_ahead = 0 WHERE is_ahead = 1"
 _CREATE = """
-INSERT INTO head VALUES (?, 0, ?, ?, ?, 1, ?, 'active') ON CONFLICT (run_id) DO NOTHING
+INSERT INTO head VALUES (?, 0, ?, ?, ?, 1, ?, 'active', 0, 0) ON CONFLICT (run_id) DO NOTHING
 """
 _ACQUIRE = """
 UPDATE head
@@ -50,12 +61,21 @@ WHERE run_id = ? AND nonce = ? AND lease_version = ? AND expires_at_ms > ?
 """
 _ADVANCE = """
 UPDATE head
-SET generation = generation + 1, checkpoint = ?, status = ?,
-    expires_at_ms = max(expires_at_ms, ?)
-WHERE run_id = ? AND generation = ? AND checkpoint = ? AND nonce = ? AND lease_version = ?
-    AND expires_at_ms > ?
-RETURNING owner, expires_at_ms
+SET generation = generation + 1, checkpoint = ?1, acted_at_ms = ?2,
+    expires_at_ms = max(expires_at_ms, ?3)
+WHERE run_id = ?4 AND generation = ?5 AND checkpoint = ?6 AND nonce = ?7 AND lease_version = ?8
+    AND expires_at_ms > ?2 AND status = ?9 AND is_ahead = 1
 """
+"""For a head that was advanced before and keeps its status: it changes no index."""
+
+_ADVANCE_FIRST = """
+UPDATE head
+SET generation = generation + 1, checkpoint = ?1, acted_at_ms = ?2,
+    expires_at_ms = max(expires_at_ms, ?3), status = ?9, is_ahead = 1
+WHERE run_id = ?4 AND generation = ?5 AND checkpoint = ?6 AND nonce = ?7 AND lease_version = ?8
+    AND expires_at_ms > ?2
+"""
+_TERM = "SELECT owner, expires_at_ms FROM head WHERE run_id = ?"
 _RELEASE = """
 UPDATE head SET owner = '', nonce = '', expires_at_ms = 0
 WHERE run_id = ? AND nonce = ? AND lease_version = ?
@@ -72,10 +92,6 @@ class _Row(msgspec.Struct, frozen=True, array_like=True):
     expires_at_ms: int
     status: str
     incarnation: str
-
-
-class _Floor(msgspec.Struct, frozen=True, array_like=True):
-    floor_ms: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -225,7 +241,7 @@ class SqliteHeads:
             rules.check_term(move.ttl_ms, move.expected.run_id)
         if not batch:
             return ()
-        with self._writing() as write:
+        with self._writing(keeps_moment=False) as write:
             return tuple(_advanced(write, move) for move in batch)
 
     def release(self, held: Head) -> None:
@@ -252,8 +268,8 @@ class SqliteHeads:
         Raises:
             FormatError: The register has lost its name and its clock.
         """
-        for row in self._database.rows(_Floor, "SELECT floor_ms FROM register", ()):
-            return row.floor_ms
+        for floor_ms, _ in self._database.rows(tuple[int, str], _LATEST, ()):
+            return floor_ms
         raise _nameless()
 
     def pragmas(self) -> dict[str, str]:
@@ -268,33 +284,34 @@ class SqliteHeads:
         return tuple(_head(row) for row in self._database.rows(_Row, query, bindings))
 
     @contextmanager
-    def _writing(self) -> Generator[_Write]:
+    def _writing(self, *, keeps_moment: bool = True) -> Generator[_Write]:
         wall_ms = self._wall_ms()
         try:
             with self._database.transaction() as connection:
                 now_ms, incarnation = _clock(connection, wall_ms)
+                if keeps_moment:
+                    _keep(connection, now_ms)
                 yield _Write(connection=connection, now_ms=now_ms, incarnation=incarnation)
         except LostRaceError:
             # A refusal may rest on this moment, so a clock set back must not undo it.
             with self._database.transaction() as connection:
-                _clock(connection, wall_ms)
+                _keep(connection, _clock(connection, wall_ms)[0])
             raise
 
 
 def _advanced(write: _Write, move: Advance) -> Head:
-    expected = move.expected
-    found = None
-    if expected.incarnation == write.incarnation:
-        found = write.connection.execute(
-            _ADVANCE,
-            (
-                bytes.fromhex(move.checkpoint),
-                move.status,
-                write.now_ms + move.ttl_ms,
-                *_compared(expected),
-                write.now_ms,
-            ),
-        ).fetchone()
+    expected, connection = move.expected, write.connection
+    row = (
+        bytes.fromhex(move.checkpoint),
+        write.now_ms,
+        write.now_ms + move.ttl_ms,
+        *_compared(expected),
+        move.status,
+    )
+    is_moved = expected.incarnation == write.incarnation and (
+        write.changed(_ADVANCE, row) or write.changed(_ADVANCE_FIRST, row)
+    )
+    found = connection.execute(_TERM, (expected.run_id,)).fetchone() if is_moved else None
     if found is None:
         present = write.present(expected.run_id)
         refusal = rules.advance_refusal(present, expected, write.now_ms)
@@ -314,11 +331,17 @@ def _advanced(write: _Write, move: Advance) -> Head:
 
 
 def _clock(connection: Connection, wall_ms: int) -> tuple[int, str]:
-    """Return the register's time and incarnation, and keep the time."""
+    """Return the register's time and incarnation."""
     row = connection.execute(_CLOCK, (wall_ms,)).fetchone()
     if row is None:
         raise _nameless()
     return typed(row, tuple[int, str])
+
+
+def _keep(connection: Connection, now_ms: int) -> None:
+    """Keep a moment in the register's own row, so that no head is ahead of it."""
+    connection.execute(_KEEP, (now_ms,))
+    connection.execute(_ALL_BEHIND)
 
 
 def _nameless() -> FormatError:

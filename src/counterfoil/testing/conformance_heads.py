@@ -53,6 +53,7 @@ HEAD_CLAUSES: tuple[Callable[[HeadBench], None], ...] = (
     lists.odd_identifiers_come_back_as_they_are,
     lists.every_head_names_one_incarnation,
     lists.a_clock_set_back_revives_no_lease,
+    lists.a_commit_keeps_the_moment_it_was_judged_at,
     lists.a_clock_set_back_does_not_lengthen_a_lease,
     lists.closing_twice_is_closing_once,
 )
