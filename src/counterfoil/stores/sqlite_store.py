@@ -25,6 +25,9 @@ STORE_SCHEMA = Schema(
 
 NO_MARK = -1
 
+SHORT_BYTES = 8
+"""Enough to find a row; the whole digest or name is compared in the row itself."""
+
 
 class _Row(msgspec.Struct, frozen=True, array_like=True):
     generation: int
@@ -36,37 +39,46 @@ class _Row(msgspec.Struct, frozen=True, array_like=True):
     state: bytes | None
 
 
+TAIL_ROWS = 64
+"""Newest rows are looked at one by one, until so many are written to `name` at once.
+
+Names are random, so each would dirty a page of its own with each commit.
+"""
+
 _SELECT = """
 SELECT c.generation, c.lease_version, c.digest, c.settles, c.envelope, c.events, s.state
-FROM {tables} LEFT JOIN state AS s ON s.checkpoint = c.number
-WHERE c.run = (SELECT number FROM run WHERE run_id = ?1)
+FROM checkpoint AS c LEFT JOIN state AS s ON s.checkpoint = c.number
+WHERE {run} = (SELECT number FROM run WHERE run_id = ?1)
 """
-_BY_DIGEST = (
-    _SELECT.format(tables="checkpoint AS c")
-    + "AND substr(c.digest, 1, 8) = substr(?2, 1, 8) AND c.digest = ?2"
+_OF_RUN = _SELECT.format(run="c.run")
+_OF_FEW = _SELECT.format(run="+c.run")
+"""The sign keeps SQLite from walking all rows of the run where their numbers are known."""
+_BY_GENERATION = _OF_RUN + "AND c.generation > ?2 ORDER BY c.generation, c.number LIMIT ?3"
+_REST_OF_GENERATION = _OF_RUN + "AND c.generation = ?2 ORDER BY c.number LIMIT -1 OFFSET ?3"
+_NAMED = """
+AND c.number IN (
+    SELECT checkpoint FROM name
+    WHERE run = (SELECT number FROM run WHERE run_id = ?1) AND short = ?2
+    UNION ALL
+    SELECT number FROM checkpoint
+    WHERE number > (SELECT max(number) FROM checkpoint) / ?4 * ?4 AND {is_named}
 )
-_BY_GENERATION = (
-    _SELECT.format(tables="checkpoint AS c")
-    + "AND c.generation > ?2 ORDER BY c.generation, c.number LIMIT ?3"
-)
-_REST_OF_GENERATION = (
-    _SELECT.format(tables="checkpoint AS c")
-    + "AND c.generation = ?2 ORDER BY c.number LIMIT -1 OFFSET ?3"
-)
-_BY_NAME = (
-    _SELECT.format(tables="settled AS n JOIN checkpoint AS c ON c.number = n.checkpoint")
-    + "AND n.run = c.run AND n.name = ?2 ORDER BY c.generation DESC, c.number DESC"
-)
+ORDER BY c.generation DESC, c.number DESC
+"""
+_BY_DIGEST = _OF_FEW + _NAMED.format(is_named="digest = ?3")
+_BY_NAME = _OF_FEW + _NAMED.format(is_named="instr(settles, ?3)")
 
 _RUN = "SELECT number, lease_version, state_floor FROM run WHERE run_id = ?"
 _NEW_RUN = "INSERT INTO run (run_id, lease_version, state_floor) VALUES (?, ?, 0)"
 _INSERT = """
 INSERT INTO checkpoint (run, generation, lease_version, digest, settles, envelope, events)
 SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7 WHERE NOT EXISTS (
-    SELECT 1 FROM checkpoint
-    WHERE substr(digest, 1, 8) = substr(?4, 1, 8) AND digest = ?4 AND run = ?1
+    SELECT 1 FROM checkpoint WHERE run = ?1 AND generation = ?2 AND digest = ?4
 )
 """
+_TAIL = "SELECT number, run, digest, settles FROM checkpoint WHERE number > ? AND number <= ?"
+_NAME = "INSERT INTO name VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+_DROP_NAME = "DELETE FROM name WHERE run = ? AND short = ? AND checkpoint = ?"
 
 
 class SqliteStore:
@@ -94,12 +106,14 @@ class SqliteStore:
     def get(self, run_id: RunId, checkpoint: Digest) -> Checkpoint | None:
         """Return one checkpoint, or None."""
         rules.check_digest(checkpoint)
-        rows = self._rows(run_id, _BY_DIGEST, bytes.fromhex(checkpoint))
-        return rows[0] if rows else None
+        digest = bytes.fromhex(checkpoint)
+        rows = self._rows(run_id, _BY_DIGEST, digest[:SHORT_BYTES], digest, TAIL_ROWS)
+        return next((row for row in rows if row.digest == checkpoint), None)
 
     def find(self, run_id: RunId, name: str) -> tuple[Checkpoint, ...]:
         """Return at most `FOUND_MAX` checkpoints that settle `name`, newest first."""
-        rows = self._rows(run_id, _BY_NAME, _short(name))
+        written = msgspec.json.encode(name).decode()
+        rows = self._rows(run_id, _BY_NAME, _short(name), written, TAIL_ROWS)
         return tuple(row for row in rows if name in row.settles)[:FOUND_MAX]
 
     def trace(self, run_id: RunId, after: int, limit: int) -> tuple[Checkpoint, ...]:
@@ -191,7 +205,7 @@ class SqliteStore:
         """Let go of the file; a second time does nothing."""
         self._database.close()
 
-    def _rows(self, run_id: RunId, query: str, *bindings: int | bytes) -> list[Checkpoint]:
+    def _rows(self, run_id: RunId, query: str, *bindings: int | str | bytes) -> list[Checkpoint]:
         rows = self._database.rows(_Row, query, (run_id, *bindings))
         return [_checkpoint(run_id, row) for row in rows]
 
@@ -214,17 +228,30 @@ def _put(connection: Connection, row: Checkpoint) -> None:
     )
     if not connection.changes():
         return
-    checkpoint = connection.last_insert_rowid()
+    number_of_row = connection.last_insert_rowid()
     if row.state:
-        connection.execute("INSERT INTO state VALUES (?, ?)", (checkpoint, row.state))
-    for name in set(row.settles):
-        connection.execute(
-            "INSERT INTO settled VALUES (?, ?, ?)", (number, _short(name), checkpoint)
-        )
+        connection.execute("INSERT INTO state VALUES (?, ?)", (number_of_row, row.state))
     if row.generation < floor:
         connection.execute(
             "UPDATE run SET state_floor = ? WHERE number = ?", (row.generation, number)
         )
+    if number_of_row % TAIL_ROWS == 0:
+        _name_tail(connection, number_of_row)
+
+
+def _name_tail(connection: Connection, last: int) -> None:
+    """Write down the names of the newest rows, in order, so that pages are met once."""
+    rows = connection.execute(_TAIL, (last - TAIL_ROWS, last)).fetchall()
+    names: list[tuple[int, bytes, int]] = []
+    for row in rows:
+        number, run, digest, settles = typed(row, tuple[int, int, bytes, str])
+        names += [(run, short, number) for short in _shorts(digest, settles)]
+    for name in sorted(names):
+        connection.execute(_NAME, name)
+
+
+def _shorts(digest: bytes, settles: str) -> set[bytes]:
+    return {digest[:SHORT_BYTES], *map(_short, _names(settles))}
 
 
 def _run(connection: Connection, run_id: RunId) -> tuple[int, int, int]:
@@ -239,16 +266,14 @@ def _run(connection: Connection, run_id: RunId) -> tuple[int, int, int]:
 def _drop_orphans(connection: Connection, number: int, generation: int, digest: Digest) -> int:
     rules.check_digest(digest)
     rows = connection.execute(
-        "SELECT number, settles FROM checkpoint WHERE run = ? AND generation = ? AND digest <> ?",
+        "SELECT number, digest, settles FROM checkpoint "
+        "WHERE run = ? AND generation = ? AND digest <> ?",
         (number, generation, bytes.fromhex(digest)),
     ).fetchall()
     for row in rows:
-        checkpoint, settles = typed(row, tuple[int, str])
-        for name in set(_names(settles)):
-            connection.execute(
-                "DELETE FROM settled WHERE run = ? AND name = ? AND checkpoint = ?",
-                (number, _short(name), checkpoint),
-            )
+        checkpoint, orphan, settles = typed(row, tuple[int, bytes, str])
+        for short in _shorts(orphan, settles):
+            connection.execute(_DROP_NAME, (number, short, checkpoint))
         connection.execute("DELETE FROM checkpoint WHERE number = ?", (checkpoint,))
     return len(rows)
 
@@ -274,4 +299,4 @@ def _names(settles: str) -> tuple[str, ...]:
 
 
 def _short(name: str) -> bytes:
-    return sha256(name.encode()).digest()[:8]
+    return sha256(name.encode()).digest()[:SHORT_BYTES]
