@@ -8,7 +8,6 @@ every other write keeps it in the register's own row.
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import msgspec
 
@@ -94,8 +93,7 @@ class _Row(msgspec.Struct, frozen=True, array_like=True):
     incarnation: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Write:
+class _Write(msgspec.Struct, frozen=True, kw_only=True):
     """One transaction, at one moment of the register's clock."""
 
     connection: Connection
