@@ -133,11 +133,9 @@ def _readable(raw: bytes, shape: type[object], what: str) -> bytes:
 
 def extended(run: Run, events: tuple[bytes, ...]) -> Run:
     """Return the run with events appended to its trace."""
-    size, frontier = run.trace_size, run.frontier
-    for event in events:
-        frontier = merkle.append(size, frontier, merkle.leaf_hash(event))
-        size += 1
-    return replace(run, trace_size=size, frontier=frontier)
+    leaves = [merkle.leaf_hash(event) for event in events]
+    frontier = merkle.extend(run.trace_size, run.frontier, leaves)
+    return replace(run, trace_size=run.trace_size + len(leaves), frontier=frontier)
 
 
 def seal_checkpoint(

@@ -15,6 +15,7 @@ MARK = "$counterfoil"
 """Member that marks a value which JSON cannot hold as it is."""
 
 _encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[Json] = msgspec.json.Decoder()
 _plain_decoder: msgspec.json.Decoder[Json] = msgspec.json.Decoder(float_hook=lambda _: object())
 """Gives for a float what no value is equal to."""
 
@@ -46,3 +47,23 @@ def plain_copy(value: object) -> tuple[Json] | None:
         return None
     copy = _plain_decoder.decode(raw)
     return (copy,) if copy == value else None
+
+
+def unmarked_copy(value: object) -> tuple[Json] | None:
+    """Return a copy of a value that JSON gives back as it is, and that holds no mark.
+
+    None for every other; among those that are copied are floats and long integers.
+    """
+    try:
+        raw = _encoder.encode(value)
+    except (msgspec.MsgspecError, RecursionError, TypeError, ValueError):
+        return None
+    if _MARKED in raw:
+        return None
+    copy = _decoder.decode(raw)
+    return (copy,) if copy == value else None
+
+
+def may_hold_mark(value: Json) -> bool:
+    """Return False for a value of `canonical.normalise` that surely holds no mark."""
+    return _MARKED in _encoder.encode(value)
