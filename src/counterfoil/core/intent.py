@@ -30,6 +30,9 @@ _KEY_SHIFTS = range(5 * KEY_CHARS - 10, -1, -10)
 _PAIRS = tuple(map("".join, product("abcdefghijklmnopqrstuvwxyz234567", repeat=2)))
 """Base32 of each ten bits: the library's own takes as long as the code itself."""
 
+CODES_KEPT = 16
+"""Runs of one process whose codes are at hand; starting one takes longer than the rest."""
+
 DIGESTS_KEPT = 2
 """Digests that are at hand again for the same bytes: one that is judged, one that is kept."""
 
@@ -213,12 +216,18 @@ def _digest_of(written: bytes) -> IntentDigest:
     return IntentDigest(f"{DIGEST_VERSION}:{digest(raw)}")
 
 
+@lru_cache(maxsize=CODES_KEPT)
+def _started_code(salt: bytes) -> hmac.HMAC:
+    return hmac.new(salt, digestmod="sha256")
+
+
 def derived_key(salt: bytes, run_id: RunId, position: int, attempt: int) -> Key:
     """Return the key of an action that the caller did not name.
 
     The same for every worker of the run, and not to be guessed without its salt. The
     intent is left out, so that a changed intent under one key shows as a conflict.
     """
-    message = f"{run_id}\n{position}\n{attempt}".encode()
-    number = int.from_bytes(hmac.digest(salt, message, "sha256")) << KEY_PADDING_BITS
+    code = _started_code(salt).copy()
+    code.update(f"{run_id}\n{position}\n{attempt}".encode())
+    number = int.from_bytes(code.digest()) << KEY_PADDING_BITS
     return Key("".join([_PAIRS[number >> shift & 0x3FF] for shift in _KEY_SHIFTS]))

@@ -93,6 +93,16 @@ class _Row(msgspec.Struct, frozen=True, array_like=True):
     incarnation: str
 
 
+class _Clock(msgspec.Struct, frozen=True, array_like=True):
+    now_ms: int
+    incarnation: str
+
+
+class _Term(msgspec.Struct, frozen=True, array_like=True):
+    owner: str
+    expires_at_ms: int
+
+
 class _Write(msgspec.Struct, frozen=True, kw_only=True):
     """One transaction, at one moment of the register's clock."""
 
@@ -239,8 +249,14 @@ class SqliteHeads:
             rules.check_term(move.ttl_ms, move.expected.run_id)
         if not batch:
             return ()
-        with self._writing(keeps_moment=False) as write:
-            return tuple(_advanced(write, move) for move in batch)
+        wall_ms = self._wall_ms()
+        try:
+            with self._database.transaction() as connection:
+                write = _begun(connection, wall_ms)
+                return tuple([_advanced(write, move) for move in batch])
+        except LostRaceError:
+            self._keep_moment(wall_ms)
+            raise
 
     def release(self, held: Head) -> None:
         """Give the lease up, if it is still the caller's; otherwise do nothing.
@@ -266,8 +282,8 @@ class SqliteHeads:
         Raises:
             FormatError: The register has lost its name and its clock.
         """
-        for floor_ms, _ in self._database.rows(tuple[int, str], _LATEST, ()):
-            return floor_ms
+        for clock in self._database.rows(_Clock, _LATEST, ()):
+            return clock.now_ms
         raise _nameless()
 
     def pragmas(self) -> dict[str, str]:
@@ -282,19 +298,21 @@ class SqliteHeads:
         return tuple(_head(row) for row in self._database.rows(_Row, query, bindings))
 
     @contextmanager
-    def _writing(self, *, keeps_moment: bool = True) -> Generator[_Write]:
+    def _writing(self) -> Generator[_Write]:
         wall_ms = self._wall_ms()
         try:
             with self._database.transaction() as connection:
-                now_ms, incarnation = _clock(connection, wall_ms)
-                if keeps_moment:
-                    _keep(connection, now_ms)
-                yield _Write(connection=connection, now_ms=now_ms, incarnation=incarnation)
+                write = _begun(connection, wall_ms)
+                _keep(write)
+                yield write
         except LostRaceError:
-            # A refusal may rest on this moment, so a clock set back must not undo it.
-            with self._database.transaction() as connection:
-                _keep(connection, _clock(connection, wall_ms)[0])
+            self._keep_moment(wall_ms)
             raise
+
+    def _keep_moment(self, wall_ms: int) -> None:
+        """Keep the moment that a refusal may rest on: a clock set back must not undo it."""
+        with self._database.transaction() as connection:
+            _keep(_begun(connection, wall_ms))
 
 
 def _advanced(write: _Write, move: Advance) -> Head:
@@ -314,32 +332,33 @@ def _advanced(write: _Write, move: Advance) -> Head:
         present = write.present(expected.run_id)
         refusal = rules.advance_refusal(present, expected, write.now_ms)
         raise refusal or rules.missing(expected.run_id)
-    owner, expires_at_ms = typed(found, tuple[str, int])
+    term = typed(found, _Term)
     return Head(
         run_id=expected.run_id,
         generation=expected.generation + 1,
         checkpoint=move.checkpoint,
-        owner=owner,
+        owner=term.owner,
         nonce=expected.nonce,
         lease_version=expected.lease_version,
-        expires_at_ms=expires_at_ms,
+        expires_at_ms=term.expires_at_ms,
         status=move.status,
         incarnation=write.incarnation,
     )
 
 
-def _clock(connection: Connection, wall_ms: int) -> tuple[int, str]:
-    """Return the register's time and incarnation."""
+def _begun(connection: Connection, wall_ms: int) -> _Write:
+    """Return a write at the register's time."""
     row = connection.execute(_CLOCK, (wall_ms,)).fetchone()
     if row is None:
         raise _nameless()
-    return typed(row, tuple[int, str])
+    clock = typed(row, _Clock)
+    return _Write(connection=connection, now_ms=clock.now_ms, incarnation=clock.incarnation)
 
 
-def _keep(connection: Connection, now_ms: int) -> None:
-    """Keep a moment in the register's own row, so that no head is ahead of it."""
-    connection.execute(_KEEP, (now_ms,))
-    connection.execute(_ALL_BEHIND)
+def _keep(write: _Write) -> None:
+    """Keep the moment in the register's own row, so that no head is ahead of it."""
+    write.connection.execute(_KEEP, (write.now_ms,))
+    write.connection.execute(_ALL_BEHIND)
 
 
 def _nameless() -> FormatError:

@@ -29,6 +29,12 @@ SHORT_BYTES = 8
 """Enough to find a row; the whole digest or name is compared in the row itself."""
 
 
+class _Run(msgspec.Struct, frozen=True, array_like=True):
+    number: int
+    lease_version: int
+    state_floor: int
+
+
 class _Row(msgspec.Struct, frozen=True, array_like=True):
     generation: int
     lease_version: int
@@ -138,16 +144,17 @@ class SqliteStore:
             UnknownOutcomeError: The commit failed; marking again is harmless.
         """
         with self._database.transaction() as connection:
-            number, lease_version, _ = _run(connection, mark.run_id)
-            if lease_version > mark.lease_version:
-                raise rules.superseded(mark.run_id, mark.lease_version, lease_version)
+            run = _run(connection, mark.run_id)
+            if run.lease_version > mark.lease_version:
+                raise rules.superseded(mark.run_id, mark.lease_version, run.lease_version)
             connection.execute(
-                "UPDATE run SET lease_version = ? WHERE number = ?", (mark.lease_version, number)
+                "UPDATE run SET lease_version = ? WHERE number = ?",
+                (mark.lease_version, run.number),
             )
             connection.execute(
                 "INSERT INTO mark (run, envelope) VALUES (?, ?) "
                 "ON CONFLICT (run) DO UPDATE SET envelope = excluded.envelope",
-                (number, mark.envelope),
+                (run.number, mark.envelope),
             )
 
     def marked(self, run_id: RunId) -> Mark | None:
@@ -171,20 +178,20 @@ class SqliteStore:
             found = connection.execute(_RUN, (run_id,)).fetchone()
             if found is None:
                 return 0
-            number, _, floor = typed(found, tuple[int, int, int])
+            run = typed(found, _Run)
             dropped = sum(
-                _drop_orphans(connection, number, generation, digest)
+                _drop_orphans(connection, run.number, generation, digest)
                 for generation, digest in chain.items()
             )
             connection.execute(
                 "DELETE FROM state WHERE checkpoint IN (SELECT number FROM checkpoint "
                 "WHERE run = ? AND generation >= ? AND generation < ?)",
-                (number, floor, below),
+                (run.number, run.state_floor, below),
             )
             dropped += connection.changes()
             connection.execute(
                 "UPDATE run SET state_floor = max(state_floor, ?) WHERE number = ?",
-                (below, number),
+                (below, run.number),
             )
             return dropped
 
@@ -211,13 +218,13 @@ class SqliteStore:
 
 
 def _put(connection: Connection, row: Checkpoint) -> None:
-    number, lease_version, floor = _run(connection, row.run_id)
-    if lease_version > row.lease_version:
-        raise rules.superseded(row.run_id, row.lease_version, lease_version)
+    run = _run(connection, row.run_id)
+    if run.lease_version > row.lease_version:
+        raise rules.superseded(row.run_id, row.lease_version, run.lease_version)
     connection.execute(
         _INSERT,
         (
-            number,
+            run.number,
             row.generation,
             row.lease_version,
             bytes.fromhex(row.digest),
@@ -228,15 +235,15 @@ def _put(connection: Connection, row: Checkpoint) -> None:
     )
     if not connection.changes():
         return
-    number_of_row = connection.last_insert_rowid()
+    number = connection.last_insert_rowid()
     if row.state:
-        connection.execute("INSERT INTO state VALUES (?, ?)", (number_of_row, row.state))
-    if row.generation < floor:
+        connection.execute("INSERT INTO state VALUES (?, ?)", (number, row.state))
+    if row.generation < run.state_floor:
         connection.execute(
-            "UPDATE run SET state_floor = ? WHERE number = ?", (row.generation, number)
+            "UPDATE run SET state_floor = ? WHERE number = ?", (row.generation, run.number)
         )
-    if number_of_row % TAIL_ROWS == 0:
-        _name_tail(connection, number_of_row)
+    if number % TAIL_ROWS == 0:
+        _name_tail(connection, number)
 
 
 def _name_tail(connection: Connection, last: int) -> None:
@@ -254,13 +261,13 @@ def _shorts(digest: bytes, settles: str) -> set[bytes]:
     return {digest[:SHORT_BYTES], *map(_short, _names(settles))}
 
 
-def _run(connection: Connection, run_id: RunId) -> tuple[int, int, int]:
-    """Return number, lease of the mark and floor of a run, giving a run its number first."""
+def _run(connection: Connection, run_id: RunId) -> _Run:
+    """Return what a put compares, giving a run its number first."""
     found = connection.execute(_RUN, (run_id,)).fetchone()
     if found is not None:
-        return typed(found, tuple[int, int, int])
+        return typed(found, _Run)
     connection.execute(_NEW_RUN, (run_id, NO_MARK))
-    return connection.last_insert_rowid(), NO_MARK, 0
+    return _Run(connection.last_insert_rowid(), NO_MARK, 0)
 
 
 def _drop_orphans(connection: Connection, number: int, generation: int, digest: Digest) -> int:
