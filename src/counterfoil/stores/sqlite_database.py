@@ -13,7 +13,13 @@ from types import TracebackType
 
 import apsw
 
-from counterfoil.core.errors import CounterfoilError, FormatError, UnavailableError, UsageError
+from counterfoil.core.errors import (
+    CounterfoilError,
+    FormatError,
+    UnavailableError,
+    UnknownOutcomeError,
+    UsageError,
+)
 from counterfoil.stores import place
 from counterfoil.stores.migrate import Schema, migrate
 from counterfoil.stores.sqlite_driver import (
@@ -139,8 +145,11 @@ class Database:
         Raises:
             UnknownOutcomeError, UnavailableError: As `transaction`.
         """
+        connection = self._connection
         try:
-            self._live().execute("COMMIT")
+            if connection is None:
+                raise UnknownOutcomeError(f"{self._path} was let go before its commit")
+            connection.execute("COMMIT")
         except apsw.Error as error:
             raise self._after(error, committing=True) from error
         finally:
