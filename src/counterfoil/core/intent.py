@@ -17,6 +17,7 @@ from msgspec import Meta
 from counterfoil.core.bounds import ARGUMENTS_BYTES_MAX, INTEGER_MAX
 from counterfoil.core.canonical import canonical, digest, encode, shaped, strict_json
 from counterfoil.core.errors import ContractError
+from counterfoil.core.plain import sorted_plain
 from counterfoil.core.words import IntentDigest, Json, Key, Level, Risk, RunId
 
 DIGEST_VERSION = "i1"
@@ -208,7 +209,7 @@ def intent_digest(intent: Intent) -> IntentDigest:
 
 @lru_cache(maxsize=DIGESTS_KEPT)
 def _digest_of(written: bytes) -> IntentDigest:
-    raw = canonical(msgspec.json.decode(written))
+    raw = sorted_plain(written) or canonical(msgspec.json.decode(written))
     if len(raw) > ARGUMENTS_BYTES_MAX:
         raise ContractError(
             f"the arguments have {len(raw)} bytes, the bound is {ARGUMENTS_BYTES_MAX}"
