@@ -139,9 +139,7 @@ class Joint(Protocol):
     `HeadRegister.advance` say; nothing of the batch has happened then.
     """
 
-    def commit(
-        self, rows: Sequence[Checkpoint], moves: Sequence[Advance]
-    ) -> tuple[Head, ...]:
+    def commit(self, rows: Sequence[Checkpoint], moves: Sequence[Advance]) -> tuple[Head, ...]:
         """Store checkpoints and move heads on, all or none, in one durable write."""
         ...
 

@@ -146,7 +146,7 @@ def _head_s_row_dropped(stage: PlayStage) -> None:
 def _emptied(stage: PlayStage) -> None:
     _in_store(
         stage,
-        "DELETE FROM settled",
+        "DELETE FROM name",
         "DELETE FROM state",
         "DELETE FROM mark",
         "DELETE FROM checkpoint",

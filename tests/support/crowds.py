@@ -142,27 +142,32 @@ def passing(batch: Sequence[Any]) -> None:
 class Lockstep:
     """Lets a write go only when every session that lives has come to one: the slowest disk.
 
-    So whatever can meet does meet, however fast the disk of this machine is.
+    So whatever can meet does meet, however fast the disk of this machine is. A session has
+    left its write when the write is over, even if its thread has not run since.
     """
 
     def __init__(self, sessions: int) -> None:
         self._living = sessions
-        self._inside = 0
+        self._inside: set[str] = set()
         self._changed = threading.Condition()
         self.writes = 0
 
     def around(self, shared: Any) -> Any:
-        """Return a port that notes who is inside a shared write."""
+        """Return a port that notes whose sessions have come to a shared write."""
         return _Noting(shared, self)
 
     def before(self, inner: Any) -> Any:
         """Return a port that waits for everybody before each of its writes."""
         return _Waiting(inner, self)
 
-    def enter(self, step: int) -> None:
+    def enter(self, runs: set[str]) -> None:
         with self._changed:
-            self._inside += step
+            self._inside |= runs
             self._changed.notify_all()
+
+    def leave(self, runs: set[str]) -> None:
+        with self._changed:
+            self._inside -= runs
 
     def end(self) -> None:
         """Note that a session has ended."""
@@ -173,8 +178,13 @@ class Lockstep:
     def write(self) -> None:
         with self._changed:
             self.writes += 1
-            is_met = self._changed.wait_for(lambda: self._inside == self._living, PATIENCE_S)
+            is_met = self._changed.wait_for(lambda: len(self._inside) == self._living, PATIENCE_S)
             assert is_met, "somebody neither writes nor ends"
+
+
+def _runs(items: Any) -> set[str]:
+    """Return whose rows or moves these are."""
+    return {getattr(item, "run_id", "") or item.expected.run_id for item in items}
 
 
 SHARED = ("put", "advance", "commit")
@@ -191,11 +201,12 @@ class _Noting:
             return call
 
         def noted(*given: Any) -> Any:
-            self._step.enter(1)
+            self._step.enter(_runs(given[0]))
             try:
                 return call(*given)
-            finally:
-                self._step.enter(-1)
+            except BaseException:
+                self._step.leave(_runs(given[0]))
+                raise
 
         return noted
 
@@ -208,6 +219,8 @@ class _Waiting(_Noting):
 
         def held(*given: Any) -> Any:
             self._step.write()
-            return call(*given)
+            answer = call(*given)
+            self._step.leave(_runs(given[0]))
+            return answer
 
         return held

@@ -24,6 +24,7 @@ CAUGHT = [
     (saboteur_heads.EndsLeasesEarly, clocks.a_lease_commits_until_its_last_millisecond),
     (saboteur_heads.EndsLeasesEarly, clocks.a_lease_stands_until_its_last_millisecond),
     (saboteur_heads.FollowsTheClockBack, clocks.a_clock_set_back_revives_no_lease),
+    (saboteur_heads.ForgetsWhenItCommitted, clocks.a_commit_keeps_the_moment_it_was_judged_at),
     (saboteur_heads.NamesItselfAnew, lists.every_head_names_one_incarnation),
     (saboteur_leases.CreateOverwrites, leases.creating_twice_is_refused),
     (saboteur_leases.AcquireCreates, leases.a_wiped_register_does_not_make_a_run_look_new),

@@ -21,7 +21,7 @@ import rfc8785
 
 from counterfoil.core.bounds import INTEGER_MAX, JSON_DEPTH_MAX, RESULT_BYTES_MAX
 from counterfoil.core.errors import ContractError, FormatError
-from counterfoil.core.plain import MARK, plain_copy
+from counterfoil.core.plain import MARK, plain_copy, unmarked_copy
 from counterfoil.core.words import Digest, Json
 
 _T = TypeVar("_T")
@@ -151,8 +151,8 @@ def _unmark_bytes(value: Mapping[str, Json], field: str) -> bytes:
 
 def native(value: Json) -> Json:
     """Return a normalised value as a program wants it: marked bytes become bytes."""
-    if type(value) in (list, dict) and (plain := plain_copy(value)):
-        return plain[0]
+    if type(value) in (list, dict) and (unmarked := unmarked_copy(value)):
+        return unmarked[0]
     if isinstance(value, list):
         items = cast("list[Json]", value)  # narrowed only as far as list[Unknown]
         return [native(item) for item in items]
@@ -323,8 +323,8 @@ def _marked(kind: str, text: str) -> Json:
 
 def restored(value: Json) -> Json:
     """Return the value that `storable` was given; what it did not write stays as it is."""
-    if type(value) in (list, dict) and (plain := plain_copy(value)):
-        return plain[0]
+    if type(value) in (list, dict) and (unmarked := unmarked_copy(value)):
+        return unmarked[0]
     if isinstance(value, list):
         entries = cast("list[Json]", value)  # narrowed only as far as list[Unknown]
         return [restored(item) for item in entries]

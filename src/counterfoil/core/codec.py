@@ -6,6 +6,7 @@ the events of this commit. Nothing is parsed before the signature over its hash 
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 
 import msgspec
 from msgspec.structs import replace
@@ -133,11 +134,9 @@ def _readable(raw: bytes, shape: type[object], what: str) -> bytes:
 
 def extended(run: Run, events: tuple[bytes, ...]) -> Run:
     """Return the run with events appended to its trace."""
-    size, frontier = run.trace_size, run.frontier
-    for event in events:
-        frontier = merkle.append(size, frontier, merkle.leaf_hash(event))
-        size += 1
-    return replace(run, trace_size=size, frontier=frontier)
+    leaves = [merkle.leaf_hash(event) for event in events]
+    frontier = merkle.extend(run.trace_size, run.frontier, leaves)
+    return replace(run, trace_size=run.trace_size + len(leaves), frontier=frontier)
 
 
 def seal_checkpoint(
@@ -202,8 +201,12 @@ def _names(run: Run) -> tuple[EnvironmentName, ...]:
 
 def rfc3339(at_ms: int) -> str:
     """Return a UTC moment in milliseconds as RFC 3339 text."""
-    moment = datetime.fromtimestamp(at_ms / 1000, tz=UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return f"{_second(at_ms // 1000)}.{at_ms % 1000:03}Z"
+
+
+@lru_cache(maxsize=1)
+def _second(at_s: int) -> str:
+    return datetime.fromtimestamp(at_s, tz=UTC).isoformat(timespec="seconds")[:-6]
 
 
 def open_header(row: Checkpoint, verifiers: Mapping[str, Verifier]) -> Header:

@@ -4,7 +4,7 @@ Recovery is the same question asked with less knowledge. With `NOTHING` known, t
 adapter is asked by key before anything may be executed.
 """
 
-from dataclasses import dataclass
+import msgspec
 
 from counterfoil.core.approval import statement_digest
 from counterfoil.core.errors import CounterfoilError, StaleObservationError
@@ -26,8 +26,7 @@ from counterfoil.core.run import Phase, Run
 from counterfoil.core.words import Level
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Known:
+class Known(msgspec.Struct, frozen=True, kw_only=True):
     """What this session knows of the pending intent.
 
     Attributes:
@@ -53,70 +52,60 @@ NOTHING = Known()
 """What a session knows after a crash."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Idle:
+class Idle(msgspec.Struct, frozen=True, kw_only=True):
     """Nothing is pending, or the run may not act."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Ask:
+class Ask(msgspec.Struct, frozen=True, kw_only=True):
     """Look the key up at the adapter."""
 
     pending: Pending
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Look:
+class Look(msgspec.Struct, frozen=True, kw_only=True):
     """Observe the environment of the pending intent."""
 
     pending: Pending
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Await:
+class Await(msgspec.Struct, frozen=True, kw_only=True):
     """Wait for a person: the intent may not be sent as things stand."""
 
     pending: Pending
     lack: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Release:
+class Release(msgspec.Struct, frozen=True, kw_only=True):
     """Record that the approved call leaves for the first time, and only then call."""
 
     pending: Pending
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Perform:
+class Perform(msgspec.Struct, frozen=True, kw_only=True):
     """Execute an approved read or verification; it changes nothing."""
 
     pending: Pending
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Execute:
+class Execute(msgspec.Struct, frozen=True, kw_only=True):
     """Call the adapter."""
 
     pending: Pending
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SendAgain:
+class SendAgain(msgspec.Struct, frozen=True, kw_only=True):
     """Record that the call leaves again, and only then call."""
 
     pending: Pending
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Forbid:
+class Forbid(msgspec.Struct, frozen=True, kw_only=True):
     """Have the adapter make the key impossible."""
 
     pending: Pending
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Conclude:
+class Conclude(msgspec.Struct, frozen=True, kw_only=True):
     """Put the verdict on record."""
 
     pending: Pending

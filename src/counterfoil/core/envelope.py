@@ -109,9 +109,9 @@ def seal(payload_type: str, payload: bytes, signer: Signer) -> bytes:
     code = signer.sign(pre_authentication(payload_type, payload))
     return encode(
         Envelope(
-            payload=base64.b64encode(payload).decode("ascii"),
+            payload=_written(payload),
             payload_type=payload_type,
-            signatures=[Signature(keyid=signer.id, sig=base64.b64encode(code).decode("ascii"))],
+            signatures=[Signature(keyid=signer.id, sig=_written(code))],
         )
     )
 
@@ -162,11 +162,16 @@ def payload_of(envelope: bytes) -> bytes:
     return _base64(opened.payload, "payload")
 
 
+def _written(raw: bytes) -> str:
+    """Return the one base64 form of bytes."""
+    return binascii.b2a_base64(raw, newline=False).decode("ascii")
+
+
 def _base64(text: str, what: str) -> bytes:
     try:
         raw = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
         raise FormatError(f"the {what} is not base64") from error
-    if base64.b64encode(raw).decode("ascii") != text:
+    if _written(raw) != text:
         raise FormatError(f"the {what} is not in its one base64 form")
     return raw

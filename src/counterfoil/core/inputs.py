@@ -1,7 +1,8 @@
 """Inputs of the state machine: everything that can happen to a run, as values."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from counterfoil.core.errors import ContractError, CounterfoilError
 from counterfoil.core.intent import Action, EnvironmentState, KindSpec
@@ -17,8 +18,7 @@ from counterfoil.core.words import IntentDigest, Json
 Facts = Mapping[str, Mapping[str, Json]]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Rules:
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """What a run is held to.
 
     Attributes:
@@ -34,8 +34,7 @@ class Rules:
     roots: TrustRoots = NOBODY
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True, kw_only=True):
     """What followed: the next run, its trace events, and what the caller is told.
 
     Attributes:
@@ -53,8 +52,7 @@ class Step:
     admitted: Admitted | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Recorded:
+class Recorded(msgspec.Struct, frozen=True, kw_only=True):
     """What the trace and the adapter say of a key that is settled.
 
     Attributes:
@@ -70,8 +68,7 @@ class Recorded:
     was_asked: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Proposed:
+class Proposed(msgspec.Struct, frozen=True, kw_only=True):
     """A planner proposes an action; the challenge and preview serve if it must wait."""
 
     action: Action
@@ -83,15 +80,13 @@ class Proposed:
     facts: Facts | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Garbled:
+class Garbled(msgspec.Struct, frozen=True, kw_only=True):
     """Something came through the planner's door that is no action."""
 
     error: ContractError
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Settled:
+class Settled(msgspec.Struct, frozen=True, kw_only=True):
     """An admitted read or verification has its result."""
 
     admitted: Admitted
@@ -101,16 +96,14 @@ class Settled:
     passed: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Failed:
+class Failed(msgspec.Struct, frozen=True, kw_only=True):
     """An admitted read or verification raised."""
 
     admitted: Admitted
     error: CounterfoilError
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Remembered:
+class Remembered(msgspec.Struct, frozen=True, kw_only=True):
     """A value was computed once."""
 
     name: str
@@ -118,8 +111,7 @@ class Remembered:
     value: Json
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ReceiptSeen:
+class ReceiptSeen(msgspec.Struct, frozen=True, kw_only=True):
     """The pending effect is done."""
 
     receipt: Receipt
@@ -127,8 +119,7 @@ class ReceiptSeen:
     observed: EnvironmentState | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Stumbled:
+class Stumbled(msgspec.Struct, frozen=True, kw_only=True):
     """A worker's program ended with an error, or without an end of the run.
 
     Attributes:
@@ -140,21 +131,18 @@ class Stumbled:
     tries_max: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Unparked:
+class Unparked(msgspec.Struct, frozen=True, kw_only=True):
     """A person gives a parked run back to the workers."""
 
     actor: str
     reason: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Resent:
+class Resent(msgspec.Struct, frozen=True, kw_only=True):
     """The pending call is about to leave again under the same key."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GivenUp:
+class GivenUp(msgspec.Struct, frozen=True, kw_only=True):
     """The pending effect has not happened and never will."""
 
     outcome: Outcome
@@ -162,22 +150,19 @@ class GivenUp:
     observed: EnvironmentState | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CaseOpened:
+class CaseOpened(msgspec.Struct, frozen=True, kw_only=True):
     """A person must decide."""
 
     case: Case
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Observed:
+class Observed(msgspec.Struct, frozen=True, kw_only=True):
     """Environments were looked at."""
 
     environments: tuple[EnvironmentState, ...]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Aborted:
+class Aborted(msgspec.Struct, frozen=True, kw_only=True):
     """An operator ends the run, whatever stands open."""
 
     actor: str
@@ -186,48 +171,41 @@ class Aborted:
     receipt: Receipt | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Approved:
+class Approved(msgspec.Struct, frozen=True, kw_only=True):
     """An approval of the pending intent is at hand; `envelope` is its text."""
 
     envelope: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Denied:
+class Denied(msgspec.Struct, frozen=True, kw_only=True):
     """A denial of the pending intent is at hand."""
 
     envelope: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Revoked:
+class Revoked(msgspec.Struct, frozen=True, kw_only=True):
     """A revocation of a bound approval is at hand."""
 
     envelope: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Released:
+class Released(msgspec.Struct, frozen=True, kw_only=True):
     """The approved call is about to leave for the first time."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Lapsed:
+class Lapsed(msgspec.Struct, frozen=True, kw_only=True):
     """The time of bound approvals was seen to be over, before the call left."""
 
     reason: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Withdrawn:
+class Withdrawn(msgspec.Struct, frozen=True, kw_only=True):
     """The planner takes back what has not been sent."""
 
     reason: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StatementRefused:
+class StatementRefused(msgspec.Struct, frozen=True, kw_only=True):
     """A genuine statement was refused."""
 
     envelope: str
@@ -235,8 +213,7 @@ class StatementRefused:
     reason: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Decided:
+class Decided(msgspec.Struct, frozen=True, kw_only=True):
     """A decision on the open case is at hand, and the matter was looked at again."""
 
     envelope: str
@@ -244,8 +221,7 @@ class Decided:
     observed: EnvironmentState | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Migrated:
+class Migrated(msgspec.Struct, frozen=True, kw_only=True):
     """A reviewer lets the run go on under another version of its task."""
 
     envelope: str

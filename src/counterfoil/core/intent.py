@@ -4,18 +4,20 @@ An intent is the part of an action that identifies its effect. Volatile argument
 (a token that changes with each try) travel beside it and are in no digest.
 """
 
-import base64
 import hmac
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
 from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
 from counterfoil.core.bounds import ARGUMENTS_BYTES_MAX, INTEGER_MAX
-from counterfoil.core.canonical import canonical, digest, shaped, strict_json
+from counterfoil.core.canonical import canonical, digest, encode, shaped, strict_json
 from counterfoil.core.errors import ContractError
+from counterfoil.core.plain import sorted_plain
 from counterfoil.core.words import IntentDigest, Json, Key, Level, Risk, RunId
 
 DIGEST_VERSION = "i1"
@@ -23,6 +25,17 @@ DIGEST_VERSION = "i1"
 
 KEY_CHARS = 52
 """Length of a derived key: all 256 bits in base32, without padding."""
+
+KEY_PADDING_BITS = 5 * KEY_CHARS - 256
+_KEY_SHIFTS = range(5 * KEY_CHARS - 10, -1, -10)
+_PAIRS = tuple(map("".join, product("abcdefghijklmnopqrstuvwxyz234567", repeat=2)))
+"""Base32 of each ten bits: the library's own takes as long as the code itself."""
+
+CODES_KEPT = 16
+"""Runs of one process whose codes are at hand; starting one takes longer than the rest."""
+
+DIGESTS_KEPT = 2
+"""Digests that are at hand again for the same bytes: one that is judged, one that is kept."""
 
 ACTION_BYTES_MAX = 2 * ARGUMENTS_BYTES_MAX
 """An action as text: its arguments may be spelled at greater length there."""
@@ -191,20 +204,22 @@ def intent_digest(intent: Intent) -> IntentDigest:
     Raises:
         ContractError: The canonical arguments exceed `ARGUMENTS_BYTES_MAX`.
     """
-    raw = canonical(
-        {
-            "adapter": intent.adapter,
-            "arguments": intent.arguments,
-            "kind": intent.kind,
-            "risk": intent.risk.value,
-            "target": intent.target,
-        }
-    )
+    return _digest_of(encode(intent))
+
+
+@lru_cache(maxsize=DIGESTS_KEPT)
+def _digest_of(written: bytes) -> IntentDigest:
+    raw = sorted_plain(written) or canonical(msgspec.json.decode(written))
     if len(raw) > ARGUMENTS_BYTES_MAX:
         raise ContractError(
-            f"arguments of {intent.kind} have {len(raw)} bytes, the bound is {ARGUMENTS_BYTES_MAX}"
+            f"the arguments have {len(raw)} bytes, the bound is {ARGUMENTS_BYTES_MAX}"
         )
     return IntentDigest(f"{DIGEST_VERSION}:{digest(raw)}")
+
+
+@lru_cache(maxsize=CODES_KEPT)
+def _started_code(salt: bytes) -> hmac.HMAC:
+    return hmac.new(salt, digestmod="sha256")
 
 
 def derived_key(salt: bytes, run_id: RunId, position: int, attempt: int) -> Key:
@@ -213,6 +228,7 @@ def derived_key(salt: bytes, run_id: RunId, position: int, attempt: int) -> Key:
     The same for every worker of the run, and not to be guessed without its salt. The
     intent is left out, so that a changed intent under one key shows as a conflict.
     """
-    message = f"{run_id}\n{position}\n{attempt}".encode()
-    code = hmac.digest(salt, message, "sha256")
-    return Key(base64.b32encode(code).decode("ascii").rstrip("=").lower()[:KEY_CHARS])
+    code = _started_code(salt).copy()
+    code.update(f"{run_id}\n{position}\n{attempt}".encode())
+    number = int.from_bytes(code.digest()) << KEY_PADDING_BITS
+    return Key("".join([_PAIRS[number >> shift & 0x3FF] for shift in _KEY_SHIFTS]))

@@ -6,7 +6,8 @@ comes before whether it is allowed, and that before whether the world still fits
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from counterfoil.core.canonical import normalise
 from counterfoil.core.errors import (
@@ -25,8 +26,7 @@ CONTROL_KINDS = (FINISH, CANCEL)
 """Kinds that the runtime itself performs; no adapter may declare them."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Admitted:
+class Admitted(msgspec.Struct, frozen=True, kw_only=True):
     """An action that passed every check.
 
     Attributes:

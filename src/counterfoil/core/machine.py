@@ -71,6 +71,9 @@ class Standing(StrEnum):
     ENDED = "ended"
 
 
+_COLUMNS = tuple(Standing)
+
+
 class Rule(Enum):
     """What becomes of an input."""
 
@@ -131,7 +134,7 @@ def apply(run: Run, given: Input, rules: Rules) -> Step:
         InvariantError: The input cannot happen here; a fault of ours.
     """
     now = standing(run)
-    rule = TABLE[type(given)][tuple(Standing).index(now)]
+    rule = TABLE[type(given)][_COLUMNS.index(now)]
     at_ms = max(rules.now_ms, run.floor_ms)
     run = replace(run, floor_ms=at_ms)
     match rule:

@@ -26,20 +26,31 @@ def node_hash(left: Hash, right: Hash) -> Hash:
     return sha256(b"\x01" + left + right).digest()
 
 
-def append(size: int, frontier: tuple[Hash, ...], leaf: Hash) -> tuple[Hash, ...]:
-    """Return the frontier of `size` + 1 leaves, given that of `size`.
+def extend(size: int, frontier: tuple[Hash, ...], leaves: Sequence[Hash]) -> tuple[Hash, ...]:
+    """Return the frontier of `size` + as many leaves, given that of `size`.
 
     Raises:
         FormatError: `frontier` does not fit `size`.
     """
     check_frontier(size, frontier)
     stack = list(frontier)
-    node = leaf
-    while size & 1:
-        node = node_hash(stack.pop(), node)
-        size >>= 1
-    stack.append(node)
+    for leaf in leaves:
+        node, carries = leaf, size
+        while carries & 1:
+            node = node_hash(stack.pop(), node)
+            carries >>= 1
+        stack.append(node)
+        size += 1
     return tuple(stack)
+
+
+def append(size: int, frontier: tuple[Hash, ...], leaf: Hash) -> tuple[Hash, ...]:
+    """Return the frontier of `size` + 1 leaves, given that of `size`.
+
+    Raises:
+        FormatError: `frontier` does not fit `size`.
+    """
+    return extend(size, frontier, (leaf,))
 
 
 def root(frontier: tuple[Hash, ...]) -> Hash:

@@ -7,7 +7,7 @@ evidence does not suffice, the verdict is to wait or to ask a person.
 Argued in docs/explanation/levels.md and docs/explanation/protocol.md.
 """
 
-from dataclasses import dataclass
+import msgspec
 
 from counterfoil.core.approval import CLOCKS_APART_MS
 from counterfoil.core.bounds import SENDS_MAX
@@ -21,42 +21,36 @@ RETENTION_MARGIN_MS = 60_000
 """Stop trusting a key this long before its target may forget it."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Adopt:
+class Adopt(msgspec.Struct, frozen=True, kw_only=True):
     """The effect is done: take the receipt; `observed` is set when the world moved since."""
 
     receipt: Receipt
     observed: EnvironmentState | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Send:
+class Send(msgspec.Struct, frozen=True, kw_only=True):
     """The effect is not done and cannot land by itself: call again under the same key."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Wait:
+class Wait(msgspec.Struct, frozen=True, kw_only=True):
     """Nothing is certain yet: ask again, at `until_ms` if that is known."""
 
     reason: str
     until_ms: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MakeImpossible:
+class MakeImpossible(msgspec.Struct, frozen=True, kw_only=True):
     """The effect is not done and is to be given up: have the adapter forbid the key."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GiveUp:
+class GiveUp(msgspec.Struct, frozen=True, kw_only=True):
     """The effect is not done and never will be: seal the intent as superseded."""
 
     error: CounterfoilError
     observed: EnvironmentState | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Review:
+class Review(msgspec.Struct, frozen=True, kw_only=True):
     """A person must decide."""
 
     reason: CaseReason
@@ -68,8 +62,7 @@ class Review:
 Verdict = Adopt | Send | Wait | MakeImpossible | GiveUp | Review
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Footing:
+class Footing(msgspec.Struct, frozen=True, kw_only=True):
     """On what ground the evidence stands.
 
     Attributes:

@@ -25,7 +25,10 @@ class Phase(StrEnum):
     @property
     def has_ended(self) -> bool:
         """Whether nothing can follow."""
-        return self in (Phase.COMPLETED, Phase.FAILED, Phase.CANCELLED)
+        return self in _ENDS
+
+
+_ENDS = (Phase.COMPLETED, Phase.FAILED, Phase.CANCELLED)
 
 
 class Spent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

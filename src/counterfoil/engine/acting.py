@@ -7,8 +7,8 @@ knows, and unknown is never absent.
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+import msgspec
 from msgspec.structs import replace
 
 from counterfoil.core.approval import statement_digest
@@ -44,8 +44,7 @@ LEASE_MARGIN_MS = 250
 """Time kept between the end of a call and the end of the lease."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Ended:
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
     """How a write call ended.
 
     Attributes:

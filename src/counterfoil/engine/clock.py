@@ -2,6 +2,8 @@
 
 import time
 
+_MONOTONIC = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
 
 class SystemClock:
     """Wall clock, and a monotonic clock that counts suspended time where there is one."""
@@ -12,5 +14,4 @@ class SystemClock:
 
     def monotonic_ms(self) -> int:
         """Return CLOCK_BOOTTIME, or the monotonic clock of other systems."""
-        clock_id = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-        return time.clock_gettime_ns(clock_id) // 1_000_000
+        return time.clock_gettime_ns(_MONOTONIC) // 1_000_000

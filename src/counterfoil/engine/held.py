@@ -1,8 +1,7 @@
 """What every kind of session is: a run held under a lease, one verb at a time."""
 
 import threading
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -165,21 +164,30 @@ class HeldRun:
         if error is None and self._fatal is not None:
             raise self._fatal
 
-    @contextmanager
-    def _verb(self) -> Generator[None]:
-        with self._lock:
-            if self._is_closed:
-                raise UsageError("the session is closed", self.run_id)
-            fatal = self._fatal or self._ledger.broken
-            if fatal is not None:
-                raise fatal
-            if self._is_asked_to_stop:
-                raise LeaseLostError("the worker is stopping and gives the run up", self.run_id)
-            try:
-                yield
-            except (IntegrityError, LostRaceError) as error:
-                self._fatal = error
-                raise
+    def _verb(self) -> "_Verb":
+        return _Verb(self)
+
+    def begin_verb(self) -> None:
+        """Keep other threads out, if the session can still act.
+
+        Raises:
+            CounterfoilError: It cannot, and why.
+        """
+        self._lock.acquire()
+        fatal = self._fatal or self._ledger.broken
+        if self._is_closed:
+            fatal = UsageError("the session is closed", self.run_id)
+        elif fatal is None and self._is_asked_to_stop:
+            fatal = LeaseLostError("the worker is stopping and gives the run up", self.run_id)
+        if fatal is not None:
+            self._lock.release()
+            raise fatal
+
+    def end_verb(self, error: BaseException | None) -> None:
+        """Let other threads in, and remember what nothing can follow."""
+        if isinstance(error, IntegrityError | LostRaceError):
+            self._fatal = error
+        self._lock.release()
 
     def _rules(self) -> Rules:
         parts = self._parts
@@ -213,3 +221,23 @@ class HeldRun:
             raise FrozenError(
                 f"the run is in review: {run.case.finding if run.case else ''}", run.run_id
             )
+
+
+class _Verb:
+    """One verb of a session, from its first look to its end."""
+
+    __slots__ = ("_run",)
+
+    def __init__(self, run: HeldRun) -> None:
+        self._run = run
+
+    def __enter__(self) -> None:
+        self._run.begin_verb()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._run.end_verb(error)

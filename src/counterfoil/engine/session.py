@@ -296,6 +296,7 @@ class Session(HeldRun):
     ) -> Proposal:
         run = self.state
         action_id = f"a{run.spent.proposals + 1}"
+        challenge, preview = self._asking(action)
         if observations is None:
             is_finish = action.kind == FINISH and run.pending is None
             observations = observe_all(self._ledger, self._task) if is_finish else {}
@@ -305,8 +306,8 @@ class Session(HeldRun):
             recorded=recorded,
             environments=tuple(seen.state for seen in observations.values()),
             facts={name: seen.facts for name, seen in observations.items()},
-            challenge=self._parts.nonce(),
-            preview=self._preview(action),
+            challenge=challenge,
+            preview=preview,
         )
         step = apply(run, given, self._rules())
         result: Json = None
@@ -329,14 +330,16 @@ class Session(HeldRun):
             replayed=outcome is Outcome.REPLAYED,
         )
 
-    def _is_pending(self) -> bool:
-        return self.state.pending is not None
-
-    def _preview(self, action: Action) -> str:
+    def _asking(self, action: Action) -> tuple[str, str]:
+        """Return a challenge and a preview for an action that a person must allow."""
         spec = self._parts.kinds.get(action.kind)
         if spec is None or not approvals_required(self._task, spec):
-            return ""
-        return acting.preview(self._parts, spec.adapter, spec.name, action.arguments)
+            return "", ""
+        shown = acting.preview(self._parts, spec.adapter, spec.name, action.arguments)
+        return self._parts.nonce(), shown
+
+    def _is_pending(self) -> bool:
+        return self.state.pending is not None
 
     def _seen_anywhere(self) -> dict[Fact, int | str]:
         states = self.state.environments

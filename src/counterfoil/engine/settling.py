@@ -6,7 +6,9 @@ is nothing, and the core then asks by key before it lets anything be executed.
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from counterfoil.core.authority import approval_lack
 from counterfoil.core.decide import (
@@ -60,8 +62,7 @@ ASKABLE = (Level.TRANSACTIONAL, Level.DEDUPLICATING)
 """Levels whose receipt may ride with the next commit: it can be asked for again."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Settlement:
+class Settlement(msgspec.Struct, frozen=True, kw_only=True):
     """How a pending intent ended.
 
     Attributes:

@@ -6,14 +6,20 @@ a failed sync is never asked again.
 """
 
 import os
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from threading import RLock
+from types import TracebackType
 
 import apsw
 
-from counterfoil.core.errors import CounterfoilError, FormatError, UnavailableError, UsageError
+from counterfoil.core.errors import (
+    CounterfoilError,
+    FormatError,
+    UnavailableError,
+    UnknownOutcomeError,
+    UsageError,
+)
 from counterfoil.stores import place
 from counterfoil.stores.migrate import Schema, migrate
 from counterfoil.stores.sqlite_driver import (
@@ -56,8 +62,7 @@ class Database:
         self._is_closed = False
         self._is_unsettled = False
 
-    @contextmanager
-    def transaction(self) -> Generator[Connection]:
+    def transaction(self) -> "Transaction":
         """Begin at once, commit at the end of the block, undo if it raises.
 
         Raises:
@@ -66,18 +71,7 @@ class Database:
             StaleHeadError: A row breaks a constraint; nothing happened.
             UnknownOutcomeError: The commit failed; nobody knows what the disk holds.
         """
-        with self._lock:
-            connection, committing = self._live(), False
-            self._check_names()
-            try:
-                connection.execute("BEGIN IMMEDIATE")
-                yield connection
-                committing = True
-                connection.execute("COMMIT")
-            except apsw.Error as error:
-                raise self._after(error, committing=committing) from error
-            finally:
-                self._undo()
+        return Transaction(self)
 
     def rows(self, kind: type[Row], query: str, bindings: Sequence[Value]) -> list[Row]:
         """Return the rows of a query, each as a `kind` of tuple.
@@ -125,6 +119,53 @@ class Database:
             if self._connection is not None:
                 self._drop(empties_log=True)
                 lower_guard(self._path)
+
+    def begin(self) -> Connection:
+        """Begin a transaction, and keep other threads out until `end`.
+
+        Raises:
+            FormatError, UnavailableError: As `transaction`.
+        """
+        self._lock.acquire()
+        try:
+            connection = self._live()
+            self._check_names()
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            except apsw.Error as error:
+                raise self._after(error, committing=False) from error
+        except BaseException:
+            self._end()
+            raise
+        return connection
+
+    def commit(self) -> None:
+        """Commit what was begun.
+
+        Raises:
+            UnknownOutcomeError, UnavailableError: As `transaction`.
+        """
+        connection = self._connection
+        try:
+            if connection is None:
+                raise UnknownOutcomeError(f"{self._path} was let go before its commit")
+            connection.execute("COMMIT")
+        except apsw.Error as error:
+            raise self._after(error, committing=True) from error
+        finally:
+            self._end()
+
+    def undo(self, error: BaseException | None) -> None:
+        """Undo what was begun, and raise what an error of the driver means.
+
+        Raises:
+            CounterfoilError: As `transaction`.
+        """
+        try:
+            if isinstance(error, apsw.Error):
+                raise self._after(error, committing=False) from error
+        finally:
+            self._end()
 
     def _live(self) -> Connection:
         if self._is_closed:
@@ -184,14 +225,16 @@ class Database:
             self._drop_as_it_is()
         return translated(error, self._path, committing=committing)
 
-    def _undo(self) -> None:
+    def _end(self) -> None:
+        """Leave no transaction open, and let other threads in."""
         connection = self._connection
-        if connection is None or not connection.in_transaction:
-            return
         try:
-            connection.execute("ROLLBACK")
+            if connection is not None and connection.in_transaction:
+                connection.execute("ROLLBACK")
         except apsw.Error:
             self._drop_as_it_is()
+        finally:
+            self._lock.release()
 
     def _drop_as_it_is(self) -> None:
         """Let go of the file, and leave it and its log as they are."""
@@ -209,6 +252,29 @@ class Database:
             connection.close(force=True)
         except apsw.Error as error:
             raise translated(error, self._path, committing=False) from error
+
+
+class Transaction:
+    """A block of statements that happen together or not at all."""
+
+    __slots__ = ("_database",)
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def __enter__(self) -> Connection:
+        return self._database.begin()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self._database.commit()
+        else:
+            self._database.undo(error)
 
 
 def _check_files(path: Path, mounts: Path) -> None:

@@ -92,6 +92,8 @@ def _fill(path: Path, schema: Schema, create_first: Callable[[Connection], None]
             set_pragmas(connection, path)
             create(connection, schema)
             create_first(connection)
+            # Closing would do this as well, and tell nobody that it failed half-way.
+            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         finally:
             connection.close(force=True)
     except apsw.Error as error:

@@ -1,12 +1,13 @@
 """Heads in one SQLite file.
 
 Each write is one UPDATE that compares and sets, in one transaction with the register's
-clock: the machine's wall clock, but never less than it read before.
+clock: the machine's wall clock, but never less than what any write has acted on. An
+advance keeps its moment in the row that it moves, so that a commit changes one page;
+every other write keeps it in the register's own row.
 """
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import msgspec
 
@@ -29,14 +30,23 @@ FROM head JOIN register
 """
 _BY_RUN = _HEADS + "WHERE run_id = ?"
 _BY_ORDER = _HEADS + "WHERE run_id > ? ORDER BY run_id LIMIT ?"
+_FLOOR = """
+max(floor_ms, coalesce(
+    (SELECT max(acted_at_ms) FROM head INDEXED BY head_ahead WHERE is_ahead = 1), 0
+))
+"""
 _FREE = (
     _HEADS
-    + "WHERE status = 'active' AND expires_at_ms <= max(floor_ms, ?) "
+    + f"WHERE status = 'active' AND expires_at_ms <= max({_FLOOR}, ?) "
     + "ORDER BY expires_at_ms, run_id LIMIT ?"
 )
-_CLOCK = "UPDATE register SET floor_ms = max(floor_ms, ?) RETURNING floor_ms, incarnation"
+_NOW = "SELECT {now}, incarnation FROM register"
+_CLOCK = _NOW.format(now=f"max({_FLOOR}, ?)")
+_LATEST = _NOW.format(now=_FLOOR)
+_KEEP = "UPDATE register SET floor_ms = max(floor_ms, ?)"
+_ALL_BEHIND = "UPDATE head SET is_ahead = 0 WHERE is_ahead = 1"
 _CREATE = """
-INSERT INTO head VALUES (?, 0, ?, ?, ?, 1, ?, 'active') ON CONFLICT (run_id) DO NOTHING
+INSERT INTO head VALUES (?, 0, ?, ?, ?, 1, ?, 'active', 0, 0) ON CONFLICT (run_id) DO NOTHING
 """
 _ACQUIRE = """
 UPDATE head
@@ -50,12 +60,21 @@ WHERE run_id = ? AND nonce = ? AND lease_version = ? AND expires_at_ms > ?
 """
 _ADVANCE = """
 UPDATE head
-SET generation = generation + 1, checkpoint = ?, status = ?,
-    expires_at_ms = max(expires_at_ms, ?)
-WHERE run_id = ? AND generation = ? AND checkpoint = ? AND nonce = ? AND lease_version = ?
-    AND expires_at_ms > ?
-RETURNING owner, expires_at_ms
+SET generation = generation + 1, checkpoint = ?1, acted_at_ms = ?2,
+    expires_at_ms = max(expires_at_ms, ?3)
+WHERE run_id = ?4 AND generation = ?5 AND checkpoint = ?6 AND nonce = ?7 AND lease_version = ?8
+    AND expires_at_ms > ?2 AND status = ?9 AND is_ahead = 1
 """
+"""For a head that was advanced before and keeps its status: it changes no index."""
+
+_ADVANCE_FIRST = """
+UPDATE head
+SET generation = generation + 1, checkpoint = ?1, acted_at_ms = ?2,
+    expires_at_ms = max(expires_at_ms, ?3), status = ?9, is_ahead = 1
+WHERE run_id = ?4 AND generation = ?5 AND checkpoint = ?6 AND nonce = ?7 AND lease_version = ?8
+    AND expires_at_ms > ?2
+"""
+_TERM = "SELECT owner, expires_at_ms FROM head WHERE run_id = ?"
 _RELEASE = """
 UPDATE head SET owner = '', nonce = '', expires_at_ms = ?
 WHERE run_id = ? AND nonce = ? AND lease_version = ?
@@ -74,12 +93,17 @@ class _Row(msgspec.Struct, frozen=True, array_like=True):
     incarnation: str
 
 
-class _Floor(msgspec.Struct, frozen=True, array_like=True):
-    floor_ms: int
+class _Clock(msgspec.Struct, frozen=True, array_like=True):
+    now_ms: int
+    incarnation: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Write:
+class _Term(msgspec.Struct, frozen=True, array_like=True):
+    owner: str
+    expires_at_ms: int
+
+
+class _Write(msgspec.Struct, frozen=True, kw_only=True):
     """One transaction, at one moment of the register's clock."""
 
     connection: Connection
@@ -225,8 +249,14 @@ class SqliteHeads:
             rules.check_term(move.ttl_ms, move.expected.run_id)
         if not batch:
             return ()
-        with self._writing() as write:
-            return tuple(_advanced(write, move) for move in batch)
+        wall_ms = self._wall_ms()
+        try:
+            with self._database.transaction() as connection:
+                write = _begun(connection, wall_ms)
+                return tuple([_advanced(write, move) for move in batch])
+        except LostRaceError:
+            self._keep_moment(wall_ms)
+            raise
 
     def release(self, held: Head, pause_ms: int = 0) -> None:
         """Give the lease up, if it is still the caller's; otherwise do nothing.
@@ -255,8 +285,8 @@ class SqliteHeads:
         Raises:
             FormatError: The register has lost its name and its clock.
         """
-        for row in self._database.rows(_Floor, "SELECT floor_ms FROM register", ()):
-            return row.floor_ms
+        for clock in self._database.rows(_Clock, _LATEST, ()):
+            return clock.now_ms
         raise _nameless()
 
     def pragmas(self) -> dict[str, str]:
@@ -275,53 +305,63 @@ class SqliteHeads:
         wall_ms = self._wall_ms()
         try:
             with self._database.transaction() as connection:
-                now_ms, incarnation = _clock(connection, wall_ms)
-                yield _Write(connection=connection, now_ms=now_ms, incarnation=incarnation)
+                write = _begun(connection, wall_ms)
+                _keep(write)
+                yield write
         except LostRaceError:
-            # A refusal may rest on this moment, so a clock set back must not undo it.
-            with self._database.transaction() as connection:
-                _clock(connection, wall_ms)
+            self._keep_moment(wall_ms)
             raise
+
+    def _keep_moment(self, wall_ms: int) -> None:
+        """Keep the moment that a refusal may rest on: a clock set back must not undo it."""
+        with self._database.transaction() as connection:
+            _keep(_begun(connection, wall_ms))
 
 
 def _advanced(write: _Write, move: Advance) -> Head:
-    expected = move.expected
-    found = None
-    if expected.incarnation == write.incarnation:
-        found = write.connection.execute(
-            _ADVANCE,
-            (
-                bytes.fromhex(move.checkpoint),
-                move.status,
-                write.now_ms + move.ttl_ms,
-                *_compared(expected),
-                write.now_ms,
-            ),
-        ).fetchone()
+    expected, connection = move.expected, write.connection
+    row = (
+        bytes.fromhex(move.checkpoint),
+        write.now_ms,
+        write.now_ms + move.ttl_ms,
+        *_compared(expected),
+        move.status,
+    )
+    is_moved = expected.incarnation == write.incarnation and (
+        write.changed(_ADVANCE, row) or write.changed(_ADVANCE_FIRST, row)
+    )
+    found = connection.execute(_TERM, (expected.run_id,)).fetchone() if is_moved else None
     if found is None:
         present = write.present(expected.run_id)
         refusal = rules.advance_refusal(present, expected, write.now_ms)
         raise refusal or rules.missing(expected.run_id)
-    owner, expires_at_ms = typed(found, tuple[str, int])
+    term = typed(found, _Term)
     return Head(
         run_id=expected.run_id,
         generation=expected.generation + 1,
         checkpoint=move.checkpoint,
-        owner=owner,
+        owner=term.owner,
         nonce=expected.nonce,
         lease_version=expected.lease_version,
-        expires_at_ms=expires_at_ms,
+        expires_at_ms=term.expires_at_ms,
         status=move.status,
         incarnation=write.incarnation,
     )
 
 
-def _clock(connection: Connection, wall_ms: int) -> tuple[int, str]:
-    """Return the register's time and incarnation, and keep the time."""
+def _begun(connection: Connection, wall_ms: int) -> _Write:
+    """Return a write at the register's time."""
     row = connection.execute(_CLOCK, (wall_ms,)).fetchone()
     if row is None:
         raise _nameless()
-    return typed(row, tuple[int, str])
+    clock = typed(row, _Clock)
+    return _Write(connection=connection, now_ms=clock.now_ms, incarnation=clock.incarnation)
+
+
+def _keep(write: _Write) -> None:
+    """Keep the moment in the register's own row, so that no head is ahead of it."""
+    write.connection.execute(_KEEP, (write.now_ms,))
+    write.connection.execute(_ALL_BEHIND)
 
 
 def _nameless() -> FormatError:

@@ -25,6 +25,15 @@ STORE_SCHEMA = Schema(
 
 NO_MARK = -1
 
+SHORT_BYTES = 8
+"""Enough to find a row; the whole digest or name is compared in the row itself."""
+
+
+class _Run(msgspec.Struct, frozen=True, array_like=True):
+    number: int
+    lease_version: int
+    state_floor: int
+
 
 class _Row(msgspec.Struct, frozen=True, array_like=True):
     generation: int
@@ -36,37 +45,46 @@ class _Row(msgspec.Struct, frozen=True, array_like=True):
     state: bytes | None
 
 
+TAIL_ROWS = 64
+"""Newest rows are looked at one by one, until so many are written to `name` at once.
+
+Names are random, so each would dirty a page of its own with each commit.
+"""
+
 _SELECT = """
 SELECT c.generation, c.lease_version, c.digest, c.settles, c.envelope, c.events, s.state
-FROM {tables} LEFT JOIN state AS s ON s.checkpoint = c.number
-WHERE c.run = (SELECT number FROM run WHERE run_id = ?1)
+FROM checkpoint AS c LEFT JOIN state AS s ON s.checkpoint = c.number
+WHERE {run} = (SELECT number FROM run WHERE run_id = ?1)
 """
-_BY_DIGEST = (
-    _SELECT.format(tables="checkpoint AS c")
-    + "AND substr(c.digest, 1, 8) = substr(?2, 1, 8) AND c.digest = ?2"
+_OF_RUN = _SELECT.format(run="c.run")
+_OF_FEW = _SELECT.format(run="+c.run")
+"""The sign keeps SQLite from walking all rows of the run where their numbers are known."""
+_BY_GENERATION = _OF_RUN + "AND c.generation > ?2 ORDER BY c.generation, c.number LIMIT ?3"
+_REST_OF_GENERATION = _OF_RUN + "AND c.generation = ?2 ORDER BY c.number LIMIT -1 OFFSET ?3"
+_NAMED = """
+AND c.number IN (
+    SELECT checkpoint FROM name
+    WHERE run = (SELECT number FROM run WHERE run_id = ?1) AND short = ?2
+    UNION ALL
+    SELECT number FROM checkpoint
+    WHERE number > (SELECT max(number) FROM checkpoint) / ?4 * ?4 AND {is_named}
 )
-_BY_GENERATION = (
-    _SELECT.format(tables="checkpoint AS c")
-    + "AND c.generation > ?2 ORDER BY c.generation, c.number LIMIT ?3"
-)
-_REST_OF_GENERATION = (
-    _SELECT.format(tables="checkpoint AS c")
-    + "AND c.generation = ?2 ORDER BY c.number LIMIT -1 OFFSET ?3"
-)
-_BY_NAME = (
-    _SELECT.format(tables="settled AS n JOIN checkpoint AS c ON c.number = n.checkpoint")
-    + "AND n.run = c.run AND n.name = ?2 ORDER BY c.generation DESC, c.number DESC"
-)
+ORDER BY c.generation DESC, c.number DESC
+"""
+_BY_DIGEST = _OF_FEW + _NAMED.format(is_named="digest = ?3")
+_BY_NAME = _OF_FEW + _NAMED.format(is_named="instr(settles, ?3)")
 
 _RUN = "SELECT number, lease_version, state_floor FROM run WHERE run_id = ?"
 _NEW_RUN = "INSERT INTO run (run_id, lease_version, state_floor) VALUES (?, ?, 0)"
 _INSERT = """
 INSERT INTO checkpoint (run, generation, lease_version, digest, settles, envelope, events)
 SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7 WHERE NOT EXISTS (
-    SELECT 1 FROM checkpoint
-    WHERE substr(digest, 1, 8) = substr(?4, 1, 8) AND digest = ?4 AND run = ?1
+    SELECT 1 FROM checkpoint WHERE run = ?1 AND generation = ?2 AND digest = ?4
 )
 """
+_TAIL = "SELECT number, run, digest, settles FROM checkpoint WHERE number > ? AND number <= ?"
+_NAME = "INSERT INTO name VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+_DROP_NAME = "DELETE FROM name WHERE run = ? AND short = ? AND checkpoint = ?"
 
 
 class SqliteStore:
@@ -94,12 +112,14 @@ class SqliteStore:
     def get(self, run_id: RunId, checkpoint: Digest) -> Checkpoint | None:
         """Return one checkpoint, or None."""
         rules.check_digest(checkpoint)
-        rows = self._rows(run_id, _BY_DIGEST, bytes.fromhex(checkpoint))
-        return rows[0] if rows else None
+        digest = bytes.fromhex(checkpoint)
+        rows = self._rows(run_id, _BY_DIGEST, digest[:SHORT_BYTES], digest, TAIL_ROWS)
+        return next((row for row in rows if row.digest == checkpoint), None)
 
     def find(self, run_id: RunId, name: str) -> tuple[Checkpoint, ...]:
         """Return at most `FOUND_MAX` checkpoints that settle `name`, newest first."""
-        rows = self._rows(run_id, _BY_NAME, _short(name))
+        written = msgspec.json.encode(name).decode()
+        rows = self._rows(run_id, _BY_NAME, _short(name), written, TAIL_ROWS)
         return tuple(row for row in rows if name in row.settles)[:FOUND_MAX]
 
     def trace(self, run_id: RunId, after: int, limit: int) -> tuple[Checkpoint, ...]:
@@ -124,16 +144,17 @@ class SqliteStore:
             UnknownOutcomeError: The commit failed; marking again is harmless.
         """
         with self._database.transaction() as connection:
-            number, lease_version, _ = _run(connection, mark.run_id)
-            if lease_version > mark.lease_version:
-                raise rules.superseded(mark.run_id, mark.lease_version, lease_version)
+            run = _run(connection, mark.run_id)
+            if run.lease_version > mark.lease_version:
+                raise rules.superseded(mark.run_id, mark.lease_version, run.lease_version)
             connection.execute(
-                "UPDATE run SET lease_version = ? WHERE number = ?", (mark.lease_version, number)
+                "UPDATE run SET lease_version = ? WHERE number = ?",
+                (mark.lease_version, run.number),
             )
             connection.execute(
                 "INSERT INTO mark (run, envelope) VALUES (?, ?) "
                 "ON CONFLICT (run) DO UPDATE SET envelope = excluded.envelope",
-                (number, mark.envelope),
+                (run.number, mark.envelope),
             )
 
     def marked(self, run_id: RunId) -> Mark | None:
@@ -157,20 +178,20 @@ class SqliteStore:
             found = connection.execute(_RUN, (run_id,)).fetchone()
             if found is None:
                 return 0
-            number, _, floor = typed(found, tuple[int, int, int])
+            run = typed(found, _Run)
             dropped = sum(
-                _drop_orphans(connection, number, generation, digest)
+                _drop_orphans(connection, run.number, generation, digest)
                 for generation, digest in chain.items()
             )
             connection.execute(
                 "DELETE FROM state WHERE checkpoint IN (SELECT number FROM checkpoint "
                 "WHERE run = ? AND generation >= ? AND generation < ?)",
-                (number, floor, below),
+                (run.number, run.state_floor, below),
             )
             dropped += connection.changes()
             connection.execute(
                 "UPDATE run SET state_floor = max(state_floor, ?) WHERE number = ?",
-                (below, number),
+                (below, run.number),
             )
             return dropped
 
@@ -191,19 +212,19 @@ class SqliteStore:
         """Let go of the file; a second time does nothing."""
         self._database.close()
 
-    def _rows(self, run_id: RunId, query: str, *bindings: int | bytes) -> list[Checkpoint]:
+    def _rows(self, run_id: RunId, query: str, *bindings: int | str | bytes) -> list[Checkpoint]:
         rows = self._database.rows(_Row, query, (run_id, *bindings))
         return [_checkpoint(run_id, row) for row in rows]
 
 
 def _put(connection: Connection, row: Checkpoint) -> None:
-    number, lease_version, floor = _run(connection, row.run_id)
-    if lease_version > row.lease_version:
-        raise rules.superseded(row.run_id, row.lease_version, lease_version)
+    run = _run(connection, row.run_id)
+    if run.lease_version > row.lease_version:
+        raise rules.superseded(row.run_id, row.lease_version, run.lease_version)
     connection.execute(
         _INSERT,
         (
-            number,
+            run.number,
             row.generation,
             row.lease_version,
             bytes.fromhex(row.digest),
@@ -214,41 +235,52 @@ def _put(connection: Connection, row: Checkpoint) -> None:
     )
     if not connection.changes():
         return
-    checkpoint = connection.last_insert_rowid()
+    number = connection.last_insert_rowid()
     if row.state:
-        connection.execute("INSERT INTO state VALUES (?, ?)", (checkpoint, row.state))
-    for name in set(row.settles):
+        connection.execute("INSERT INTO state VALUES (?, ?)", (number, row.state))
+    if row.generation < run.state_floor:
         connection.execute(
-            "INSERT INTO settled VALUES (?, ?, ?)", (number, _short(name), checkpoint)
+            "UPDATE run SET state_floor = ? WHERE number = ?", (row.generation, run.number)
         )
-    if row.generation < floor:
-        connection.execute(
-            "UPDATE run SET state_floor = ? WHERE number = ?", (row.generation, number)
-        )
+    if number % TAIL_ROWS == 0:
+        _name_tail(connection, number)
 
 
-def _run(connection: Connection, run_id: RunId) -> tuple[int, int, int]:
-    """Return number, lease of the mark and floor of a run, giving a run its number first."""
+def _name_tail(connection: Connection, last: int) -> None:
+    """Write down the names of the newest rows, in order, so that pages are met once."""
+    rows = connection.execute(_TAIL, (last - TAIL_ROWS, last)).fetchall()
+    names: list[tuple[int, bytes, int]] = []
+    for row in rows:
+        number, run, digest, settles = typed(row, tuple[int, int, bytes, str])
+        names += [(run, short, number) for short in _shorts(digest, settles)]
+    for name in sorted(names):
+        connection.execute(_NAME, name)
+
+
+def _shorts(digest: bytes, settles: str) -> set[bytes]:
+    return {digest[:SHORT_BYTES], *map(_short, _names(settles))}
+
+
+def _run(connection: Connection, run_id: RunId) -> _Run:
+    """Return what a put compares, giving a run its number first."""
     found = connection.execute(_RUN, (run_id,)).fetchone()
     if found is not None:
-        return typed(found, tuple[int, int, int])
+        return typed(found, _Run)
     connection.execute(_NEW_RUN, (run_id, NO_MARK))
-    return connection.last_insert_rowid(), NO_MARK, 0
+    return _Run(connection.last_insert_rowid(), NO_MARK, 0)
 
 
 def _drop_orphans(connection: Connection, number: int, generation: int, digest: Digest) -> int:
     rules.check_digest(digest)
     rows = connection.execute(
-        "SELECT number, settles FROM checkpoint WHERE run = ? AND generation = ? AND digest <> ?",
+        "SELECT number, digest, settles FROM checkpoint "
+        "WHERE run = ? AND generation = ? AND digest <> ?",
         (number, generation, bytes.fromhex(digest)),
     ).fetchall()
     for row in rows:
-        checkpoint, settles = typed(row, tuple[int, str])
-        for name in set(_names(settles)):
-            connection.execute(
-                "DELETE FROM settled WHERE run = ? AND name = ? AND checkpoint = ?",
-                (number, _short(name), checkpoint),
-            )
+        checkpoint, orphan, settles = typed(row, tuple[int, bytes, str])
+        for short in _shorts(orphan, settles):
+            connection.execute(_DROP_NAME, (number, short, checkpoint))
         connection.execute("DELETE FROM checkpoint WHERE number = ?", (checkpoint,))
     return len(rows)
 
@@ -274,4 +306,4 @@ def _names(settles: str) -> tuple[str, ...]:
 
 
 def _short(name: str) -> bytes:
-    return sha256(name.encode()).digest()[:8]
+    return sha256(name.encode()).digest()[:SHORT_BYTES]

@@ -71,5 +71,6 @@ CLOCK_CLAUSES: tuple[Callable[[HeadBench], None], ...] = (
     clocks.a_pause_lasts_to_its_last_millisecond,
     clocks.those_that_are_free_longest_come_first,
     clocks.a_clock_set_back_revives_no_lease,
+    clocks.a_commit_keeps_the_moment_it_was_judged_at,
     clocks.a_clock_set_back_does_not_lengthen_a_lease,
 )

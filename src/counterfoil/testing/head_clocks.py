@@ -112,6 +112,22 @@ def a_clock_set_back_revives_no_lease(bench: HeadBench) -> None:
     heads.acquire(other, "two", "other", TTL_MS)
 
 
+def a_commit_keeps_the_moment_it_was_judged_at(bench: HeadBench) -> None:
+    """A lease that was over when another run committed stays over, though nobody asked."""
+    heads = bench.open()
+    head, other = created(heads), created(heads, OTHER_RUN)
+    for _ in range(3):
+        bench.advance_clock(TTL_MS // 2)
+        (head,) = heads.advance([move(head)])
+    bench.advance_clock(-TTL_MS * 5)
+    refused(partial(bench.open().renew, other, TTL_MS), LeaseLostError)
+    refused(partial(heads.advance, [move(other)]), LeaseLostError)
+    free = [each.run_id for each in bench.open().claimable(9)]
+    expect(free == [OTHER_RUN], "the run can be claimed, and the one that committed is held")
+    heads.release(head)
+    refused(partial(bench.open().renew, other, TTL_MS), LeaseLostError)
+
+
 def a_clock_set_back_does_not_lengthen_a_lease(bench: HeadBench) -> None:
     """A term that is granted after the jump counts from the latest moment seen."""
     heads = bench.open()

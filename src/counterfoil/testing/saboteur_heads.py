@@ -226,6 +226,22 @@ class FollowsTheClockBack(Passing):
             return self.inner.advance([replace(each, expected=held)])
 
 
+class ForgetsWhenItCommitted(Passing):
+    """Keeps the moments of its refusals alone, so that a lease comes back to life."""
+
+    _refused_at_ms = 0
+
+    def renew(self, held: Head, ttl_ms: int) -> Head:
+        """Let a lease live that no refusal has seen as over."""
+        try:
+            return self.inner.renew(held, ttl_ms)
+        except LeaseLostError:
+            self._refused_at_ms = max(self._refused_at_ms, self.now_ms())
+            if self.present(held).expires_at_ms <= self._refused_at_ms:
+                raise
+            return self.taken_anew(held, ttl_ms)
+
+
 class NamesItselfAnew(Passing):
     """Has another incarnation at each opening."""
 

@@ -102,7 +102,7 @@ def test_a_heads_file_is_no_store(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "statements",
     [
-        pytest.param("DROP INDEX checkpoint_by_digest", id="an index is gone"),
+        pytest.param("DROP INDEX checkpoint_by_generation", id="an index is gone"),
         pytest.param("DROP TABLE mark", id="a table is gone"),
         pytest.param("CREATE TABLE other (a)", id="a table was added"),
         pytest.param(

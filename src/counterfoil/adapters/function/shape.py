@@ -8,6 +8,7 @@ import msgspec
 
 from counterfoil.core.canonical import native
 from counterfoil.core.errors import ConfigError, ContractError
+from counterfoil.core.plain import may_hold_mark
 from counterfoil.core.words import Json
 
 
@@ -35,20 +36,22 @@ class Shape:
         Raises:
             ContractError: One is missing, unknown or of another type.
         """
-        self.build(arguments)
+        self._fitted(native(arguments) if may_hold_mark(arguments) else arguments)
         return arguments
 
     def build(self, arguments: dict[str, Json]) -> dict[str, object]:
         """Return keyword arguments as the hints want them."""
-        unknown = sorted(set(arguments) - self._names)
-        if unknown:
-            raise ContractError(f"{self._kind} takes no argument {unknown[0]!r:.80}")
-        given = {name: native(value) for name, value in arguments.items()}
+        built = self._fitted(native(arguments))
+        return {name: getattr(built, name) for name in arguments}
+
+    def _fitted(self, arguments: dict[str, Json]) -> msgspec.Struct:
+        if not self._names.issuperset(arguments):
+            unknown = min(set(arguments) - self._names)
+            raise ContractError(f"{self._kind} takes no argument {unknown!r:.80}")
         try:
-            built = msgspec.convert(given, self._struct, strict=True)
+            return msgspec.convert(arguments, self._struct, strict=True)
         except msgspec.ValidationError as error:
             raise ContractError(f"arguments of {self._kind}: {error!s:.200}") from error
-        return {name: getattr(built, name) for name in arguments}
 
 
 def shape_of(kind: str, function: Callable[..., object]) -> Shape:
