@@ -173,6 +173,18 @@ def test_moves_of_one_run_never_share_a_batch_and_keep_their_order() -> None:
     assert present.generation == 3
 
 
+def test_a_call_is_not_overtaken_by_a_later_one_for_one_of_its_runs() -> None:
+    inner, gate, held = registered()
+    heads = SharedHeads(gate)
+    first, other = move(held[1]), move(held[2])
+    second = move(replace(held[1], generation=1, checkpoint=first.checkpoint))
+    last = move(replace(held[2], generation=1, checkpoint=other.checkpoint))
+    calls = [[move(held[0])], [first], [second, other], [last]]
+    callers = crowd(gate, [partial(heads.advance, call) for call in calls])
+    assert [caller.error for caller in callers] == [None] * len(calls)
+    assert gate.batches == calls
+
+
 # ---------------------------------------------------------------- refusals
 
 
