@@ -294,8 +294,8 @@ class Gateway:
         try:
             return self._client.post(url, content=request.body, headers=headers, timeout=timeout)
         except NOT_SENT as error:
-            if reason := tls_reason(error, UNTRUSTED):
-                raise untrusted(self.address, reason) from error
+            if tls_reason(error, UNTRUSTED):
+                raise untrusted(self.address) from error
             raise _TroubleError(type(error).__name__, was_sent=False) from error
         except httpx.HTTPError as error:
             if request.repeats and (reason := tls_reason(error, UNWANTED)):
