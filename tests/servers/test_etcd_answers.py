@@ -22,6 +22,7 @@ from counterfoil.core.errors import (
 from counterfoil.local.etcd import LocalEtcd
 from counterfoil.ports import Head
 from counterfoil.stores.etcd import BATCH_MAX, EtcdHeads, open_heads
+from counterfoil.stores.etcd_gateway import KEEPS_MAX
 from counterfoil.testing.store_bench import OTHER_RUN, RUN, TTL_MS, created, digest_of, move
 from tests.support.etcd import (
     TTL_MS as SHORT_MS,
@@ -463,6 +464,19 @@ def test_a_batch_may_be_as_long_as_its_bound_and_not_longer(scene: Scene) -> Non
     assert [head.generation for head in moved] == [1] * BATCH_MAX
     assert scene.direct.heads("", BATCH_MAX + 9)[-1].generation in {0, 1}
     assert scene.heads.batch_max == BATCH_MAX
+
+
+def test_many_leases_are_kept_alive_however_much_of_the_request_is_read(scene: Scene) -> None:
+    gateway = scene.gateway
+    lease_ids = tuple(2**62 + number for number in range(KEEPS_MAX * 4))
+    for lease_id in lease_ids:
+        gateway.grant(lease_id, 60)
+    for _ in range(30):
+        assert gateway.keep(lease_ids).ttls == dict.fromkeys(lease_ids, 60)
+    gone = (*lease_ids, 2**61)
+    for lease_id in lease_ids:
+        gateway.revoke(lease_id)
+    assert gateway.keep(gone).ttls == dict.fromkeys(gone, 0)
 
 
 def test_a_longer_term_is_another_lease_and_a_shorter_one_is_not(scene: Scene) -> None:
