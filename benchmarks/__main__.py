@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks import flat, replay, seal, step
+from benchmarks import flat, group, replay, seal, step
 from benchmarks.figures import Figure, as_objects, as_table
 from benchmarks.stage import SCRATCH
 
@@ -15,6 +15,7 @@ BENCHMARKS = {
     "step": step.measure,
     "flat": flat.measure,
     "replay": replay.measure,
+    "group": group.measure,
 }
 
 

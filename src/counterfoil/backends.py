@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Protocol
 
 from counterfoil.core.errors import ConfigError, HeadMissingError, RollbackError
 from counterfoil.places import Places
@@ -26,6 +27,7 @@ __all__ = [
     "Contents",
     "EtcdFacts",
     "EtcdMember",
+    "OwnedJoint",
     "PostgresFacts",
     "contents_of",
     "grant_roles",
@@ -196,7 +198,15 @@ def open_statements(places: Places, *, create: bool = False) -> Inbox:
         return postgres.open_inbox(places.store_url, create=create)
 
 
-def open_joint(places: Places) -> Joint | None:
+class OwnedJoint(Joint, Protocol):
+    """A `Joint` with connections of its own."""
+
+    def close(self) -> None:
+        """Let go of them; a second time does nothing."""
+        ...
+
+
+def open_joint(places: Places) -> OwnedJoint | None:
     """Return what commits to store and register at once; None where they are two databases."""
     if not are_one_database(places.store_url, places.heads_url):
         return None

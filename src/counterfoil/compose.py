@@ -11,6 +11,7 @@ from counterfoil.adapters.files import open_files
 from counterfoil.adapters.function import Effects
 from counterfoil.backends import (
     Content,
+    OwnedJoint,
     contents_of,
     open_bell,
     open_checkpoints,
@@ -203,6 +204,9 @@ def _keeper(
         store, heads = open_pair(places, clock, create=create)
         opened.callback(store.close)
         opened.callback(heads.close)
+        joint = open_joint(places)
+        if joint is not None:
+            opened.callback(joint.close)
         parts = wire(
             settings,
             keyring,
@@ -213,11 +217,23 @@ def _keeper(
             owner=this_holder(),
             inbox=open_statements(places),
             roots=roots,
-            joint=open_joint(places),
+            joint=joint,
             bell=open_bell(places),
         )
         opened.pop_all()
-    return Keeper(parts)
+    return Keeper(parts) if joint is None else _JointKeeper(parts, joint)
+
+
+class _JointKeeper(Keeper):
+    """A keeper that also owns what commits to its store and register at once."""
+
+    def __init__(self, parts: Parts, joint: OwnedJoint) -> None:
+        super().__init__(parts)
+        self._joint = joint
+
+    def close(self) -> None:
+        super().close()
+        self._joint.close()
 
 
 def file_system_of(folder: Path) -> tuple[str, bool]:

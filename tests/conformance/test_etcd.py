@@ -16,10 +16,10 @@ from counterfoil.testing import head_commits as commits
 from counterfoil.testing.conformance_heads import CLOCK_CLAUSES, HEAD_CLAUSES
 from counterfoil.testing.expect import ConformanceError
 from counterfoil.testing.saboteur_heads import AdvancesTwice, Passing
-from tests.support.etcd import etcd, etcd_heads
+from tests.support.etcd import etcd_heads
 from tests.support.head_saboteurs import CAUGHT
 
-__all__ = ["etcd"]
+pytest_plugins = ["tests.support.etcd"]
 
 THREADS = 12
 BY_CHANCE = (AdvancesTwice, commits.one_of_many_commits)

@@ -6,6 +6,7 @@ fork of those would not be a worker as it is in life.
 """
 
 import json
+import logging
 import os
 import random
 import select
@@ -37,10 +38,14 @@ from tests.support.workshop import (
     TEXTS,
     Program,
     Workshop,
+    fresh_workshop,
     fulfil,
 )
 
 _T = TypeVar("_T")
+Life = Callable[[Keeper, Fate], None]
+"""What a worker does with its keeper; its fate says so on the pipe and waits for leave."""
+
 PATIENCE_S = 60
 """No worker is silent for longer, on however busy a machine."""
 
@@ -87,9 +92,13 @@ class Worker:
 
     def until(self, name: str) -> None:
         """Let the worker go on until it waits before a call of this name."""
-        while (call := self.next_call()) != name:
+        self.until_one_of((name,))
+
+    def until_one_of(self, names: tuple[str, ...]) -> None:
+        """Let the worker go on until it waits before a call of one of these names."""
+        while (call := self.next_call()) not in names:
             if not call:
-                raise ValueError(f"the worker ended before {name}")
+                raise ValueError(f"the worker ended before {' or '.join(names)}")
             self.let_go()
 
     def signal(self, number: int) -> None:
@@ -112,14 +121,46 @@ class Worker:
         return os.waitstatus_to_exitcode(status)
 
 
+def opening(program: Program = fulfil, *, wait_ms: int = 0) -> Life:
+    """Return the life of a worker that opens the run by itself."""
+
+    def live(keeper: Keeper, fate: Fate) -> None:
+        with keeper.run(TASK, RUN_ID, wait_ms=wait_ms) as run:
+            program(run)
+
+    return live
+
+
+def working(program: Program = fulfil) -> Life:
+    """Return the life of a real `Worker`, until nothing is due; one thread calls at a time."""
+
+    def live(keeper: Keeper, fate: Fate) -> None:
+        keeper.program(TASK)(program)
+        keeper.worker(is_burst=True, concurrency=1, poll_ms=10).run()
+
+    return live
+
+
 def hire(
     workshop: Workshop,
     *,
     owner: str | None = None,
     wait_ms: int = 0,
     program: Program = fulfil,
+    life: Life | None = None,
+    stops_at_calls: bool = True,
 ) -> Worker:
-    """Fork a worker on the workshop's run."""
+    """Fork a worker on the workshop's run.
+
+    Args:
+        workshop: Where it works; it opens everything anew.
+        owner: Its name; one of its own where there is none.
+        wait_ms: How long it waits for another holder.
+        program: What it does with the run.
+        life: In place of opening the run and calling `program`.
+        stops_at_calls: Whether it waits for leave before each port call.
+    """
+    life = life or opening(program, wait_ms=wait_ms)
     up_end, up = os.pipe()
     down, down_end = os.pipe()
     pid = os.fork()
@@ -131,26 +172,48 @@ def hire(
     os.close(down_end)
     code = FAILED
     try:
-        code = _live(workshop, Asking(up, down), owner, wait_ms, program)
+        code = _live(workshop, Asking(up, down), owner, life, stops_at_calls=stops_at_calls)
     finally:
         os._exit(code)
 
 
-def _live(workshop: Workshop, fate: Fate, owner: str | None, wait_ms: int, program: Program) -> int:
+def _live(
+    workshop: Workshop, fate: Fate, owner: str | None, life: Life, *, stops_at_calls: bool
+) -> int:
+    logging.getLogger("counterfoil.worker").addHandler(_Telling(workshop))
+    logging.getLogger("counterfoil.worker").setLevel(logging.INFO)
     try:
-        parts = mortal(workshop.parts(owner=owner), fate)
-        with Keeper(parts).run(TASK, RUN_ID, wait_ms=wait_ms) as run:
-            program(run)
-    except (UnknownOutcomeError, UnavailableError):
-        return AGAIN
-    except LostRaceError:
-        return LOST
-    except IntegrityError:
-        return STOPPED
-    except CounterfoilError:
-        traceback.print_exc()
-        return FAILED
+        parts = workshop.parts(owner=owner)
+        life(Keeper(mortal(parts, fate) if stops_at_calls else parts), fate)
+    except CounterfoilError as error:
+        workshop.say(os.getpid(), f"{type(error).__name__}, exit {error.exit_code}: {error}")
+        return _code_of(error)
     return DONE
+
+
+def _code_of(error: CounterfoilError) -> int:
+    match error:
+        case UnknownOutcomeError() | UnavailableError():
+            return AGAIN
+        case LostRaceError():
+            return LOST
+        case IntegrityError():
+            return STOPPED
+        case _:
+            traceback.print_exception(error)
+            return FAILED
+
+
+class _Telling(logging.Handler):
+    """Keeps what a real `Worker` logs about runs."""
+
+    def __init__(self, workshop: Workshop) -> None:
+        super().__init__()
+        self._workshop = workshop
+
+    def emit(self, record: logging.LogRecord) -> None:
+        reason = getattr(record, "reason", "")
+        self._workshop.say(os.getpid(), f"{record.getMessage()}: {reason}")
 
 
 # ---------------------------------------------------------------- kills
@@ -167,7 +230,7 @@ class Report:
     def judge(
         self, workshop: Workshop, code: int, story: str, *, counts_changes: bool = True
     ) -> None:
-        parts = workshop.parts()
+        parts = workshop.parts(joins=False)
         with Keeper(parts):
             view = control.show(parts, RUN_ID)
             checks = {
@@ -190,30 +253,25 @@ class Report:
 def kill_everywhere(folder: Path, *, merges: bool, share: float, seed: int) -> Report:
     """Kill a worker before each call and at its end, and then its successor too."""
     report, chance = Report(), random.Random(seed)
-    rehearsal = _fresh(folder, "rehearsal", merges=merges)
-    report.calls = _count(rehearsal)
+    rehearsal = fresh_workshop(folder, "rehearsal", merges=merges)
+    report.calls = count_calls(rehearsal)
     report.judge(rehearsal, DONE, "unharmed")
     for first in range(report.calls + 1):
-        workshop = _fresh(folder, f"{first}", merges=merges)
+        workshop = fresh_workshop(folder, f"{first}", merges=merges)
         _kill_at(workshop, first, report)
         calls = _recover(workshop, report, f"killed at {first}")
         for second in range(calls + 1):
             if chance.random() >= share:
                 continue
-            twice = _fresh(folder, f"{first}-{second}", merges=merges)
+            twice = fresh_workshop(folder, f"{first}_{second}", merges=merges)
             _kill_at(twice, first, report)
             _kill_at(twice, second, report)
             _recover(twice, report, f"killed at {first}, then at {second}")
     return report
 
 
-def _fresh(folder: Path, name: str, *, merges: bool) -> Workshop:
-    workshop = Workshop(place=folder / name, merges=merges)
-    workshop.set_up()
-    return workshop
-
-
-def _count(workshop: Workshop) -> int:
+def count_calls(workshop: Workshop) -> int:
+    """Return how many port calls an unharmed worker makes."""
     worker, calls = hire(workshop), 0
     while worker.next_call():
         calls += 1
@@ -254,7 +312,7 @@ def kill_at_random(folder: Path, *, runs: int, seed: int) -> Report:
     """Kill workers at whatever instant a chance delay ends, also within a call."""
     report, chance = Report(), random.Random(seed)
     for number in range(runs):
-        workshop = _fresh(folder, f"{number}", merges=bool(number % 2))
+        workshop = fresh_workshop(folder, f"{number}", merges=bool(number % 2))
         code = AGAIN
         while code == AGAIN:
             worker = hire(workshop)

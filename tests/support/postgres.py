@@ -170,6 +170,8 @@ class LossyProxy:
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
         self.has_cut = threading.Event()
+        self.requests = 0
+        """What came from programs so far, each sent at once."""
 
     def __enter__(self) -> "LossyProxy":
         self._begin(self._accept)
@@ -228,6 +230,8 @@ class LossyProxy:
             readable, _, _ = select.select([client, server], [], [])
             if client in readable:
                 asked = client.recv(BYTES_MAX)
+                with self._lock:
+                    self.requests += 1
                 armed = self._disarmed() if asked else ""
                 if not asked or armed == "request":
                     if armed:

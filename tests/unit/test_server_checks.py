@@ -49,8 +49,8 @@ def test_a_sound_server_needs_nothing(facts: PostgresFacts | EtcdFacts, url: str
 @pytest.mark.parametrize(
     ("change", "name", "state"),
     [
-        pytest.param({"version": 120_017}, "postgresql", FAIL, id="too old"),
-        pytest.param({"version": 130_000}, "postgresql", OK, id="old enough"),
+        pytest.param({"version": 130_018}, "postgresql", FAIL, id="too old"),
+        pytest.param({"version": 140_000}, "postgresql", OK, id="old enough"),
         pytest.param({"fsync": "off"}, "durability", FAIL, id="no sync"),
         pytest.param({"full_page_writes": "off"}, "durability", FAIL, id="torn pages"),
         pytest.param({"synchronous_commit": "off"}, "durability", WARN, id="late commits"),

@@ -7,6 +7,7 @@ import typer
 import counterfoil
 from counterfoil.cli.demo_command import demo
 from counterfoil.cli.doctor_command import doctor
+from counterfoil.cli.drill_command import drill
 from counterfoil.cli.group import Commands, show_help_when_bare
 from counterfoil.cli.init_command import init
 from counterfoil.cli.keys_commands import keys
@@ -58,6 +59,7 @@ def root(
 
 app.command()(init)
 app.command()(demo)
+app.command()(drill)
 app.command()(runs)
 app.command()(show)
 app.command()(trace)

@@ -8,8 +8,8 @@ from counterfoil.cli.screen import duration
 from counterfoil.core.errors import UnavailableError
 from counterfoil.urls import has_password, is_on_this_machine
 
-POSTGRESQL_MIN = 130_000
-"""Oldest PostgreSQL that has what our functions use."""
+POSTGRESQL_MIN = 140_000
+"""Oldest PostgreSQL that our tables and functions are kept for."""
 
 ETCD_MIN = (3, 4)
 ETCD_UNSOUND = ((3, 5, 0), (3, 5, 1), (3, 5, 2))
@@ -45,7 +45,7 @@ def postgres_lines(
 def _postgres_version(port: str, facts: PostgresFacts) -> Line:
     version = f"{facts.version // 10_000}.{facts.version % 10_000}"
     if facts.version < POSTGRESQL_MIN:
-        return unfit("postgresql", f"{port}: version {version} is too old", "use 13 or later")
+        return unfit("postgresql", f"{port}: version {version} is too old", "use 14 or later")
     tables = ", ".join(f"{name} {number}" for name, number in facts.versions.items()) or "none"
     return ok("postgresql", f"{port}: version {version}, {facts.name}; tables: {tables}")
 

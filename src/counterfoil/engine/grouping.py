@@ -27,8 +27,8 @@ bounds its transactions usually allows this many. A port with another bound says
 an attribute `batch_max`."""
 
 BATCH_BYTES_MAX = 4 * 1024 * 1024
-"""Bytes in one batch: a few of the largest checkpoints, and no write that all others wait
-for much longer than for their own."""
+"""Bytes in one batch: room for several of the largest checkpoints, and little enough that
+nobody waits for it much longer than for a write of its own."""
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -50,7 +50,11 @@ class Size:
 
 
 class _Turn(Generic[Item, Answer]):
-    """One call in a lane, and what became of it; ended without answer and error: go alone."""
+    """One call in a lane, and what became of it.
+
+    One that has ended with neither answers nor an error was refused with others: it is
+    made again, alone.
+    """
 
     __slots__ = ("answers", "batch", "bell", "error", "has_ended", "items")
 
@@ -84,10 +88,10 @@ class _Turn(Generic[Item, Answer]):
 class Lane(Generic[Item, Answer]):
     """Lets one call of a port be under way, and what comes meanwhile share the next.
 
-    The turn that leads is in `_leader`, and at the front of the queue if it waited there.
-    Only whoever leads takes from the queue. Every change of both is one assignment under
-    the mutex, and leaving may be done twice: an interrupt between any two of them leaves
-    nobody waiting.
+    The turn that leads is in `_leader`, and stays at the front of the queue, if it waited
+    there, until it has taken its batch. Each change of state is one assignment under the
+    mutex, and leaving twice is leaving once: so an interrupt leaves nobody waiting,
+    whichever two of our instructions it comes between.
     """
 
     def __init__(
@@ -286,8 +290,8 @@ def shared(
     Share what this returns among all sessions of a process, and use it in that process
     alone: after a fork its calls go to the ports as they are, which refuse them.
 
-    A call that meets no other goes at once and as it is. Nobody is overtaken by who came
-    later, except by calls for other runs where a batch has one of the same run already.
+    A call that meets no other goes at once and as it is. None is overtaken by a later one
+    for a run of its own; by one for other runs only where its own run is in the batch.
     """
     return SharedStore(store), SharedHeads(heads), None if joint is None else SharedJoint(joint)
 

@@ -51,6 +51,7 @@ class LocalEtcd:
     Args:
         nodes: How many, 1 or 3.
         tls: Whether clients need a certificate, and see one.
+        flags: More of etcd's own, for each node.
 
     Attributes:
         folder: Where everything of it is; empty before it is started.
@@ -58,7 +59,7 @@ class LocalEtcd:
         password: Of every user that is made with it; random.
     """
 
-    def __init__(self, nodes: int = 1, *, tls: bool = False) -> None:
+    def __init__(self, nodes: int = 1, *, tls: bool = False, flags: Sequence[str] = ()) -> None:
         if nodes not in SIZES:
             raise UsageError("a throwaway etcd has one node or three")
         self.folder = Path()
@@ -66,6 +67,7 @@ class LocalEtcd:
         self.password = secrets.token_urlsafe(24)
         self._size = nodes
         self._has_tls = tls
+        self._more = tuple(flags)
         self._has_auth = False
         self._program = ""
         self._ports: tuple[tuple[int, int], ...] = ()
@@ -244,7 +246,7 @@ class LocalEtcd:
         for node in range(self._size):
             self._tell(
                 *("snapshot", "restore", str(file)),
-                *(f"--name=node{node}", f"--data-dir={self._data(node)}"),
+                *(f"--name=node{node}", f"--data-dir={self._home(node)}"),
                 f"--initial-cluster={self._cluster()}",
                 f"--initial-advertise-peer-urls=http://{HOST}:{self._ports[node][1]}",
             )
@@ -263,10 +265,10 @@ class LocalEtcd:
     def _launch(self, node: int) -> None:
         if node in self._nodes:
             return
-        self._data(node).parent.mkdir(exist_ok=True)
+        self._home(node).parent.mkdir(exist_ok=True)
         with self._log(node).open("ab") as log:
             self._nodes[node] = subprocess.Popen(
-                [self._program, *TIMING[self._size], *self._flags(node)],
+                [self._program, *TIMING[self._size], *self._flags(node), *self._more],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -280,7 +282,7 @@ class LocalEtcd:
         scheme = "http" if self.certificates is None else "https"
         flags = (
             f"--name=node{node}",
-            f"--data-dir={self._data(node)}",
+            f"--data-dir={self._home(node)}",
             f"--listen-client-urls={scheme}://{HOST}:{client}",
             f"--advertise-client-urls={scheme}://{HOST}:{client}",
             f"--listen-peer-urls=http://{HOST}:{peer}",
@@ -371,7 +373,7 @@ class LocalEtcd:
         if self.folder != Path():
             shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _data(self, node: int) -> Path:
+    def _home(self, node: int) -> Path:
         return self.folder / "data" / f"node{node}"
 
     def _log(self, node: int) -> Path:

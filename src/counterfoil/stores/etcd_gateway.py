@@ -39,6 +39,7 @@ from counterfoil.stores.etcd_wire import (
     GrantAnswer,
     Header,
     KeepLine,
+    KeptLease,
     RevokeAnswer,
     TokenAnswer,
     Txn,
@@ -56,6 +57,10 @@ GRANT = "/v3/lease/grant"
 KEEP = "/v3/lease/keepalive"
 REVOKE = "/v3/lease/revoke"
 LOGIN = "/v3/auth/authenticate"
+
+KEEPS_MAX = 16
+"""Leases in one request to keep alive. It is a stream, and the gateway stops reading it
+when it begins to answer: what it has read by then, 512 bytes, is certain to count."""
 
 SETTLED = {GRANT: EXISTS, REVOKE: NO_LEASE}
 """What etcd says where what it is asked for is so already."""
@@ -188,26 +193,34 @@ class Gateway:
         return True
 
     def keep(self, lease_ids: tuple[int, ...]) -> Kept:
-        """Begin the terms of leases anew, all in one request.
+        """Begin the terms of leases anew, in few requests.
 
         Raises:
             UnavailableError: No node answers; some of them may have been kept alive.
         """
         terms = dict(self._terms)
-        body = b"\n".join(msgspec.json.encode({"ID": str(each)}) for each in lease_ids)
-        content = self._again(_Request(path=KEEP, body=body))
-        lines = [_decoded(line, KeepLine) for line in content.splitlines() if line.strip()]
-        kept = [line.result for line in lines if line.result is not None]
-        if [int(each.id) for each in kept] != list(lease_ids):
-            raise UnavailableError("etcd did not say of each lease whether it was kept alive")
-        last = kept[-1].header
-        for each in kept:
-            self._check_header(each.header)
-        seen = {int(each.header.raft_term) for each in kept} | {terms.get(last.member_id, 0)}
+        kept: list[KeptLease] = []
+        for _ in lease_ids:
+            if len(kept) < len(lease_ids):
+                kept += self._keep_some(lease_ids[len(kept) : len(kept) + KEEPS_MAX])
+        leaders = {int(each.header.raft_term) for each in kept}
+        leaders |= {terms.get(each.header.member_id, 0) for each in kept}
         return Kept(
             ttls={int(each.id): int(each.ttl) for each in kept},
-            term=int(last.raft_term) if len(seen) == 1 else 0,
+            term=leaders.pop() if len(leaders) == 1 else 0,
         )
+
+    def _keep_some(self, lease_ids: tuple[int, ...]) -> list[KeptLease]:
+        """Return what one answer says, of the first of these leases at least."""
+        body = b"\n".join(msgspec.json.encode({"ID": str(each)}) for each in lease_ids)
+        content = self._again(_Request(path=KEEP, body=body))
+        lines = [_decoded(line, KeepLine).result for line in content.splitlines() if line.strip()]
+        kept = [line for line in lines if line is not None]
+        if not kept or [int(each.id) for each in kept] != list(lease_ids[: len(kept)]):
+            raise UnavailableError("etcd did not say whether it kept a lease alive")
+        for each in kept:
+            self._check_header(each.header)
+        return kept
 
     def revoke(self, lease_id: int) -> None:
         """End a lease, with every key on it; nothing if there is none.
@@ -294,8 +307,8 @@ class Gateway:
         try:
             return self._client.post(url, content=request.body, headers=headers, timeout=timeout)
         except NOT_SENT as error:
-            if reason := tls_reason(error, UNTRUSTED):
-                raise untrusted(self.address, reason) from error
+            if tls_reason(error, UNTRUSTED):
+                raise untrusted(self.address) from error
             raise _TroubleError(type(error).__name__, was_sent=False) from error
         except httpx.HTTPError as error:
             if request.repeats and (reason := tls_reason(error, UNWANTED)):

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from counterfoil.core.errors import (
     CounterfoilError,
     HeadMissingError,
+    UnavailableError,
     UsageError,
 )
 from counterfoil.core.words import Digest, RunId
@@ -108,7 +109,7 @@ class EtcdHeads:
             failure=(get(register), get(key)),
         )
         if not answer.succeeded:
-            named, present = answer.ranges
+            named, present, _ = answer.ranges
             self._check_register(one_row(named))
             raise rules.taken(run_id) if present.kvs else odd(run_id)
         return head
@@ -156,7 +157,7 @@ class EtcdHeads:
             head, begun, compare=tuple(compare), failure=present_steps(self._keys, run_id)
         )
         if not answer.succeeded:
-            present = present_of(run_id, answer.ranges)
+            present = present_of(run_id, answer.ranges[:-1])
             judged_at_ms = present.judged_at_ms(self._wall_ms())
             raise rules.acquire_refusal(present.head, expected, judged_at_ms) or odd(run_id)
         return head
@@ -261,15 +262,13 @@ class EtcdHeads:
                 if hold is not None and int(hold.lease):
                     self._leases.end(int(hold.lease))
                 return
-            present = present_of(run_id, answer.ranges).head
-            if present is None or (present.nonce, present.lease_version) != (
-                held.nonce,
-                held.lease_version,
-            ):
-                break
-            before = present
-        if pause is not None:
-            self._leases.drop(pause)
+            found = present_of(run_id, answer.ranges)
+            if not _is_held_by(held, found.head):
+                if pause is not None:
+                    self._leases.drop(pause, found.hold)
+                return
+            before = found.head or before
+        raise UnavailableError("the head moves whenever it is to be given up", run_id)
 
     def claimable(self, limit: int) -> tuple[Head, ...]:
         """Return active heads that are free, those first that changed hands longest ago."""
@@ -293,14 +292,14 @@ class EtcdHeads:
             Txn(
                 compare=compare,
                 success=(*handed_steps(self._keys, head), stands),
-                failure=failure,
+                failure=(*failure, get(hold)),
             ),
             head.run_id,
         )
         if answer.succeeded:
             self._leases.confirm({hold: begun.lease_id}, begun.term, answer)
         else:
-            self._leases.drop(begun)
+            self._leases.drop(begun, one_row(answer.ranges[-1]))
         return answer
 
     def _pause(self, held: Head, pause_ms: int) -> Begun:
@@ -341,3 +340,10 @@ def _check_batch(batch: Sequence[Advance]) -> None:
         rules.check_digest(move.expected.checkpoint)
         rules.check_status(move.status, move.expected.run_id)
         rules.check_term(move.ttl_ms, move.expected.run_id)
+
+
+def _is_held_by(held: Head, present: Head | None) -> bool:
+    return present is not None and (present.nonce, present.lease_version) == (
+        held.nonce,
+        held.lease_version,
+    )

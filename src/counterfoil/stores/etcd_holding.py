@@ -74,7 +74,7 @@ class Holding:
         }
         for _ in range(GRIPS_MAX):
             kept = self._leases.keep(tuple(ids.values()))
-            answer = None
+            answer, grips = None, dict[RunId, Grip]()
             if all(kept.ttls.values()):
                 grips = self._grips(wants, ids, kept)
                 answer = self._gateway.act(transaction(grips), run_id)
@@ -82,10 +82,8 @@ class Holding:
                     holds = {grip.key: grip.kept_id for grip in grips.values()}
                     self._leases.confirm(holds, _term_of(grips, kept), answer)
                     return answer
-                for grip in grips.values():
-                    if grip.longer is not None:
-                        self._leases.drop(grip.longer)
             present = self.look(wants) if answer is None else _presents(wants, answer.ranges)
+            self._drop_longer(grips, present)
             error = refusal(present)
             if error is not None:
                 raise error
@@ -94,6 +92,11 @@ class Holding:
                 raise odd(run_id)
             ids = found
         raise LeaseLostError("the lease ends whenever it is kept alive", run_id)
+
+    def _drop_longer(self, grips: Mapping[RunId, Grip], present: Mapping[RunId, Present]) -> None:
+        for run_id, grip in grips.items():
+            if grip.longer is not None:
+                self._leases.drop(grip.longer, present[run_id].hold)
 
     def _grips(
         self, wants: tuple[Want, ...], ids: Mapping[RunId, int], kept: Kept

@@ -18,7 +18,7 @@ from counterfoil.core.canonical import canonical
 from counterfoil.core.errors import UnavailableError, UnknownOutcomeError, UsageError
 from counterfoil.core.words import RunId
 from counterfoil.stores.etcd_gateway import Gateway, Kept
-from counterfoil.stores.etcd_wire import Step, Txn, TxnAnswer, get, has_lease, put
+from counterfoil.stores.etcd_wire import Row, Step, Txn, TxnAnswer, get, has_lease, put
 
 TTL_S_MAX = 9_000_000_000
 """The longest term that etcd grants, in seconds."""
@@ -115,9 +115,13 @@ class Leases:
         """Begin the terms of leases anew; see `Gateway.keep`."""
         return self._gateway.keep(lease_ids)
 
-    def drop(self, begun: Begun) -> None:
-        """End a lease that this caller began and that no hold is on."""
-        if begun.is_new:
+    def drop(self, begun: Begun, hold: Row | None) -> None:
+        """End a lease that this caller began, unless the hold that was found is on it.
+
+        It is where the refused transaction was this caller's own, which the network
+        doubled: the first one went through.
+        """
+        if begun.is_new and (hold is None or int(hold.lease) != begun.lease_id):
             self.end(begun.lease_id)
 
     def end(self, lease_id: int) -> None:

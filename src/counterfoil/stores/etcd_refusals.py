@@ -31,13 +31,12 @@ NOT_ASKED = "authentication is not enabled"
 NO_USER = "user name is empty"
 WRONG_PASSWORD = "authentication failed"  # noqa: S105 - what etcd says, not one
 COMMON_NAME = "CommonName of client"
-PLAIN_TO_TLS = "HTTP request to an HTTPS server"
 TOO_MANY = "too many operations"
 
 NOT_FOUND_STATUS = 404
 SAID_CHARS_MAX = 200
 
-UNTRUSTED = ("CERTIFICATE_VERIFY_FAILED", "WRONG_VERSION_NUMBER")
+UNTRUSTED = ("CERTIFICATE_VERIFY_FAILED",)
 """Why we do not talk to a node."""
 
 UNWANTED = ("ALERT_CERTIFICATE_REQUIRED", "ALERT_BAD_CERTIFICATE", "ALERT_UNKNOWN_CA")
@@ -87,8 +86,6 @@ def certain_error(refusal: Refusal, address: Address, run_id: str) -> Counterfoi
             "etcd refuses a client certificate that has a common name, since it asks for a user",
             move="make a certificate whose subject has no CN, and start again",
         )
-    if refusal.says(PLAIN_TO_TLS):
-        return ConfigError(f"etcd at {address.hosts} wants TLS", move="add tls=true to its url")
     match refusal.code:
         case 0 if refusal.status == NOT_FOUND_STATUS:
             return ConfigError(
@@ -152,12 +149,8 @@ def tls_reason(error: BaseException, reasons: tuple[str, ...]) -> str:
     return ""
 
 
-def untrusted(address: Address, reason: str) -> ConfigError:
+def untrusted(address: Address) -> ConfigError:
     """Return the error for a node that we do not talk to."""
-    if reason == UNTRUSTED[1]:
-        return ConfigError(
-            f"{address.hosts} does not talk TLS", move="take tls=true out of the url of the etcd"
-        )
     return ConfigError(
         f"the certificate of {address.hosts} is not signed by the one that is trusted, or is "
         "another host's",

@@ -20,6 +20,8 @@ SELECT rolsuper, pg_has_role(rolname, nspowner, 'MEMBER')
 FROM pg_roles LEFT JOIN pg_namespace ON nspname = %s WHERE rolname = %s
 """
 
+_OWNS = "SELECT pg_has_role(nspowner, 'USAGE') FROM pg_namespace WHERE nspname = %s"
+
 
 def grant_roles(url: str, *, worker: str = "", reader: str = "") -> None:
     """Let a role work, and another one read, in the schema of `url`; twice is once.
@@ -43,18 +45,30 @@ def grant_roles(url: str, *, worker: str = "", reader: str = "") -> None:
     place = parse_url(url)
     way = access(place)
     try:
+        _check_owner(way)
         named = {kind: name for kind, name in (("worker", worker), ("reader", reader)) if name}
         for name in named.values():
             _check_role(way, name)
         parts = ("schema", *parts_of(way))
-        if len(parts) == 1:
-            raise ConfigError(f"{place.name} has no tables of ours in schema {place.schema}")
         with way.transaction() as cursor:
             for kind, name in named.items():
                 for text in _sections(parts, kind):
                     cursor.execute(place.sql(text.replace("{role}", f'"{name}"')), prepare=False)
     finally:
         way.close()
+
+
+def _check_owner(way: Access) -> None:
+    """Refuse to grant as one who may not: the server would only warn."""
+    place = way.place
+    rows = way.rows(tuple[bool], place.sql(_OWNS), (place.schema,)) if parts_of(way) else []
+    if not rows:
+        raise ConfigError(f"{place.name} has no tables of ours in schema {place.schema}")
+    if rows != [(True,)]:
+        raise ConfigError(
+            f"the schema {place.schema} of {place.name} belongs to another role",
+            move="connect as the role that made its tables",
+        )
 
 
 def _check_role(way: Access, name: str) -> None:

@@ -74,13 +74,15 @@ def parse_url(url: str) -> Place:
     if not url.startswith(SCHEMES):
         raise ConfigError("a PostgreSQL URL starts with postgresql://")
     base, _, query = url.partition("?")
-    pairs = [each.partition("=")[::2] for each in query.split("&") if each]
     ours: dict[str, str] = {}
-    for name, value in pairs:
-        if name in OURS and ours.setdefault(name, value) != value:
+    theirs: list[str] = []
+    for given in filter(None, query.split("&")):
+        name, _, value = given.partition("=")
+        if name not in OURS:
+            theirs.append(given)
+        elif ours.setdefault(name, value) != value:
             raise ConfigError(f"the parameter {name} of a PostgreSQL URL is given twice")
-    theirs = "&".join(f"{name}={value}" for name, value in pairs if name not in OURS)
-    settings = _libpq(f"{base}?{theirs}" if theirs else base)
+    settings = _libpq(f"{base}?{'&'.join(theirs)}" if theirs else base)
     schema = ours.get("schema", SCHEMA_DEFAULT)
     if SCHEMA.fullmatch(schema) is None:
         raise ConfigError("the schema of a PostgreSQL URL is a lower-case name of 1 to 40 letters")

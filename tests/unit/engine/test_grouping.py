@@ -1,6 +1,7 @@
 """Calls that meet share one durable write, and each gets the answer that is its own."""
 
 import os
+import signal
 import sys
 import threading
 import warnings
@@ -32,7 +33,7 @@ from counterfoil.stores.sqlite import open_store
 from counterfoil.testing.mortal import Died
 from counterfoil.testing.saboteur_heads import AnswersOutOfOrder
 from counterfoil.testing.store_bench import checkpoint, created, move
-from tests.support.crowds import Caller, Gate, crowd, note_waiting, passing, refusing
+from tests.support.crowds import PATIENCE_S, Caller, Gate, crowd, note_waiting, passing, refusing
 from tests.support.store_benches import INCARNATION, Wall
 
 RUNS = [RunId(f"run-{number}") for number in range(6)]
@@ -171,6 +172,18 @@ def test_moves_of_one_run_never_share_a_batch_and_keep_their_order() -> None:
     present = inner.read(RUNS[1])
     assert present is not None
     assert present.generation == 3
+
+
+def test_a_call_is_not_overtaken_by_a_later_one_for_one_of_its_runs() -> None:
+    _, gate, held = registered()
+    heads = SharedHeads(gate)
+    first, other = move(held[1]), move(held[2])
+    second = move(replace(held[1], generation=1, checkpoint=first.checkpoint))
+    last = move(replace(held[2], generation=1, checkpoint=other.checkpoint))
+    calls = [[move(held[0])], [first], [second, other], [last]]
+    callers = crowd(gate, [partial(heads.advance, call) for call in calls])
+    assert [caller.error for caller in callers] == [None] * len(calls)
+    assert gate.batches == calls
 
 
 # ---------------------------------------------------------------- refusals
@@ -347,6 +360,8 @@ def test_a_child_does_not_wait_in_its_parent_s_queue(tmp_path: Path) -> None:
     if not child:
         code = 1
         try:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(PATIENCE_S)  # a child that waits for ever ends by itself
             gate.open()
             store.put([ROWS[1]])
         except UsageError:

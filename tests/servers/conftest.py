@@ -1,0 +1,42 @@
+"""Pairs of real servers for tests, and programs that fork workers on them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from counterfoil.local.postgres import LocalPostgres
+from tests.process import conftest as programs
+from tests.support.postgres import fresh_database
+
+start = programs.start
+
+JOINT = "joint PostgreSQL"
+APART = "two databases of PostgreSQL"
+MIXED = "SQLite and PostgreSQL"
+ETCD = "PostgreSQL and etcd"
+PAIRS = (JOINT, APART, MIXED)
+
+TERMS = {
+    JOINT: {"ttl_ms": 600, "call_ms": 100},
+    APART: {"ttl_ms": 600, "call_ms": 100},
+    MIXED: {"ttl_ms": 600, "call_ms": 100},
+}
+"""Terms of leases that are waited for: short, and still longer than a call and its margin."""
+
+Start = Callable[..., Any]
+Urls = Callable[[str], dict[str, Any]]
+
+
+@pytest.fixture
+def urls(postgres: LocalPostgres) -> Urls:
+    """Return empty databases for checkpoints and heads of a pair, by its name."""
+
+    def made(pair: str) -> dict[str, Any]:
+        if pair == MIXED:
+            return {"heads_url": fresh_database(postgres)}
+        store = fresh_database(postgres)
+        heads = store if pair == JOINT else fresh_database(postgres)
+        return {"store_url": store, "heads_url": heads}
+
+    return made
