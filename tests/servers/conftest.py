@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
+from counterfoil.local.etcd import LocalEtcd
 from counterfoil.local.postgres import LocalPostgres
 from tests.process import conftest as programs
+from tests.support.etcd import fresh_prefix
 from tests.support.postgres import fresh_database
 
 start = programs.start
@@ -15,24 +17,29 @@ JOINT = "joint PostgreSQL"
 APART = "two databases of PostgreSQL"
 MIXED = "SQLite and PostgreSQL"
 ETCD = "PostgreSQL and etcd"
-PAIRS = (JOINT, APART, MIXED)
+PAIRS = (JOINT, APART, MIXED, ETCD)
 
 TERMS = {
     JOINT: {"ttl_ms": 600, "call_ms": 100},
     APART: {"ttl_ms": 600, "call_ms": 100},
     MIXED: {"ttl_ms": 600, "call_ms": 100},
+    ETCD: {"ttl_ms": 1_000, "call_ms": 100},
 }
-"""Terms of leases that are waited for: short, and still longer than a call and its margin."""
+"""Terms of leases that are waited for: longer than a call and its margin, and no longer than
+that; etcd counts in whole seconds."""
 
 Start = Callable[..., Any]
 Urls = Callable[[str], dict[str, Any]]
 
 
 @pytest.fixture
-def urls(postgres: LocalPostgres) -> Urls:
-    """Return empty databases for checkpoints and heads of a pair, by its name."""
+def urls(postgres: LocalPostgres, request: pytest.FixtureRequest) -> Urls:
+    """Return empty places for checkpoints and heads of a pair, by its name."""
 
     def made(pair: str) -> dict[str, Any]:
+        if pair == ETCD:
+            etcd: LocalEtcd = request.getfixturevalue("etcd")
+            return {"store_url": fresh_database(postgres), "heads_url": etcd.url(fresh_prefix())}
         if pair == MIXED:
             return {"heads_url": fresh_database(postgres)}
         store = fresh_database(postgres)

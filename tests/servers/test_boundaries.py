@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from tests.servers.conftest import APART, JOINT, MIXED, TERMS, Start, Urls
+from tests.servers.conftest import APART, ETCD, JOINT, MIXED, TERMS, Start, Urls
 
-pytest_plugins = ["tests.support.postgres"]
+pytest_plugins = ["tests.support.etcd", "tests.support.postgres"]
 
 CREW = "tests.support.crew"
 EVERY, SOME = "1", "0.25"
 SEED = "20261202"
-SHARES = {JOINT: EVERY, APART: SOME, MIXED: SOME}
+SHARES = {JOINT: EVERY, APART: SOME, MIXED: SOME, ETCD: SOME}
 
 
 def _stories(how: str) -> list[Any]:

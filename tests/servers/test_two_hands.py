@@ -15,10 +15,10 @@ from tests.servers.conftest import PAIRS, TERMS, Start, Urls
 from tests.support.nursery import DONE, LOST, STOPPED
 from tests.support.workshop import ARRIVED, CHANGED
 
-pytest_plugins = ["tests.support.postgres"]
+pytest_plugins = ["tests.support.etcd", "tests.support.postgres"]
 
 Tell = Callable[..., list[dict[str, Any]]]
-RIVALS = "tests.support.rivals"
+RIVALS, CLAIMS = "tests.support.rivals", "tests.support.claims"
 SEEDS = tuple(str(seed) for seed in range(8))
 LEASE_LOST = "LeaseLostError, exit 5: "
 HELD = LEASE_LOST + r"'(ann|ben)' holds the run under lease \d+, which ends at \d+ ms"
@@ -30,8 +30,10 @@ FASTER = "another worker was faster: the head is at generation"
 def tell(start: Start, urls: Urls) -> Tell:
     """Have workers play a task on a pair once per seed, and return what is told."""
 
-    def played(task: str, pair: str, *rest: str, **fields: object) -> list[dict[str, Any]]:
-        return start(RIVALS, task, json.dumps({**urls(pair), **fields}), *rest)
+    def played(
+        task: str, pair: str, *rest: str, module: str = RIVALS, **fields: object
+    ) -> list[dict[str, Any]]:
+        return start(module, task, json.dumps({**urls(pair), **fields}), *rest)
 
     return played
 
@@ -124,3 +126,84 @@ def test_of_two_workers_with_one_configuration_one_acts(pair: str, tell: Tell) -
     assert [each for each in told if not once(each)] == []
     assert {code for each in told for code in each["codes"]} <= {DONE, LOST, STOPPED}
     assert min(each["done"] for each in told) >= 1
+
+
+# ---------------------------------------------------------------- real workers and one orphan
+
+
+def adapter_calls(told: dict[str, Any]) -> list[str]:
+    return [name for name in told["late calls"] if name.startswith("adapter.")]
+
+
+@pairs("C04 (a) it is done")
+def test_a_worker_with_an_old_list_leaves_a_run_alone_that_is_done(pair: str, tell: Tell) -> None:
+    rest = ("heads.read", "heads.acquire")
+    told = tell("after the end", pair, *rest, module=CLAIMS, **TERMS[pair])
+    for each in told:
+        assert once(each)
+        assert (each["phase"], each["lease"], adapter_calls(each)) == ("completed", 2, [])
+        assert len(each["sent"]) == len(set(each["sent"])) == 4
+    assert [words for words in told[1]["words"][1] if words.startswith("lost: ")] != []
+
+
+@pairs("C04 (a) it was given up")
+def test_a_worker_that_claims_from_an_old_list_reads_the_run_anew(pair: str, tell: Tell) -> None:
+    (told,) = tell("after a release", pair, "heads.read", module=CLAIMS, **TERMS[pair])
+    assert once(told)
+    assert (told["phase"], told["lease"], told["leases"]) == ("completed", 3, [2, 3])
+    assert len(told["sent"]) == len(set(told["sent"])) == 4
+
+
+@pairs("C04 (b) it is being done")
+def test_a_worker_with_an_old_list_cannot_claim_a_run_that_is_held(pair: str, tell: Tell) -> None:
+    rest = ("heads.read", "heads.acquire")
+    for each in tell("meanwhile", pair, *rest, module=CLAIMS, **TERMS[pair]):
+        assert once(each)
+        assert (each["phase"], each["lease"], adapter_calls(each)) == ("completed", 2, [])
+        lost = [words for words in each["words"][1] if words.startswith("lost: ")]
+        assert re.match("lost: ('first' holds the run under lease 2|another worker)", lost[0])
+
+
+@pairs("C04 (c) by its own process")
+def test_a_process_does_not_recover_the_run_that_it_is_running(pair: str, tell: Tell) -> None:
+    for each in tell("by itself", pair, "first", "another", module=CLAIMS, **TERMS[pair]):
+        assert once(each)
+        assert (each["phase"], each["lease"], len(each["sent"])) == ("completed", 2, 4)
+        (words,) = [words for words in each["words"][0] if words.startswith("lost: ")]
+        assert words.startswith("lost: 'first' holds the run under lease 2")
+
+
+# ---------------------------------------------------------------- terms shorter than the work
+
+
+@pairs("C06 (a) its heart stops")
+def test_a_worker_that_is_overtaken_between_two_effects_is_refused(pair: str, tell: Tell) -> None:
+    fields = {**TERMS[pair], "ship_level": "transactional"}
+    for each in tell("outlasted", pair, "call", "checkpoint", module=CLAIMS, **fields):
+        assert once(each)
+        assert (each["phase"], len(each["sent"])) == ("completed", 4)
+        assert [words for words in each["words"][0] if words.startswith("lost: ")] != []
+
+
+@pairs("C06 (a) nobody can say")
+def test_a_call_in_doubt_at_a_blind_target_is_for_a_person(pair: str, tell: Tell) -> None:
+    fields = {**TERMS[pair], "order_level": "blind"}
+    (told,) = tell("in doubt", pair, "call", module=CLAIMS, **fields)
+    assert (told["arrived"], told["phase"]) == (["order A-7"], "needs_review")
+
+
+@pairs("C06 (b) its heart beats")
+def test_a_worker_whose_heart_beats_is_not_overtaken(pair: str, tell: Tell) -> None:
+    (told,) = tell("beating", pair, "0", module=CLAIMS, **TERMS[pair])
+    assert once(told)
+    assert told["codes"] == [DONE, DONE, LOST]
+    assert set(told["late calls"]) == {"heads.claimable"}
+    assert told["words"][2][0].startswith(f"{LEASE_LOST}'first' holds the run under lease 2")
+    assert (told["phase"], told["lease"]) == ("completed", 2)
+
+
+@pairs("C06 (c) it is cut")
+def test_a_step_that_is_cut_goes_on_behind_its_first_effect(pair: str, tell: Tell) -> None:
+    (told,) = tell("cut", pair, "0", module=CLAIMS, **TERMS[pair])
+    assert once(told)
+    assert (told["phase"], told["leases"]) == ("completed", [2, 5])

@@ -110,9 +110,16 @@ class Worker:
 
     def run(self) -> int:
         """Let the worker go on to its end, and return its exit code."""
-        while self.next_call():
-            self.let_go()
+        self.calls()
         return self.end()
+
+    def calls(self) -> list[str]:
+        """Let the worker go on to its last call, and return the names of all."""
+        names: list[str] = []
+        while name := self.next_call():
+            names.append(name)
+            self.let_go()
+        return names
 
     def end(self) -> int:
         _, status = os.waitpid(self.pid, 0)
@@ -272,12 +279,10 @@ def kill_everywhere(folder: Path, *, merges: bool, share: float, seed: int) -> R
 
 def count_calls(workshop: Workshop) -> int:
     """Return how many port calls an unharmed worker makes."""
-    worker, calls = hire(workshop), 0
-    while worker.next_call():
-        calls += 1
-        worker.let_go()
+    worker = hire(workshop)
+    calls = worker.calls()
     worker.end()
-    return calls
+    return len(calls)
 
 
 def _kill_at(workshop: Workshop, number: int, report: Report) -> None:
@@ -295,10 +300,8 @@ def _recover(workshop: Workshop, report: Report, story: str) -> int:
     """Hire workers until the run has ended; return the calls of the first one."""
     calls, code = 0, AGAIN
     for session in range(SESSIONS_MAX):
-        worker, count = hire(workshop), 0
-        while worker.next_call():
-            count += 1
-            worker.let_go()
+        worker = hire(workshop)
+        count = len(worker.calls())
         code = worker.end()
         calls = calls if session else count
         if code != AGAIN:

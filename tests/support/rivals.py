@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from counterfoil.core.trace import Outcome
 from counterfoil.engine import audit, control
 from counterfoil.keeper import Keeper
 from tests.support.nursery import DONE, PATIENCE_S, Worker, hire
@@ -34,6 +35,9 @@ SHORT_CALL_MS = 200
 WAIT_MS = 30_000
 COMMITS = ("heads.advance", "joint.commit")
 """Calls that move a head on: of one workshop, the one or the other."""
+
+SENT = (Outcome.EXECUTED, Outcome.RECONCILED)
+"""Outcomes of effects, each once in a trace."""
 
 PROGRAMS = {"order": order_only, "ship": ship_only, "write": write_only, "all": fulfil}
 
@@ -187,6 +191,7 @@ def told(workshop: Workshop, workers: list[Worker], codes: list[int]) -> dict[st
         "texts": workshop.texts(),
         "phase": view.run.phase,
         "lease": view.head.lease_version,
+        "sent": [event.key for event in events if event.outcome in SENT],
         "receipts": [
             (event.outcome, event.receipt.id) for event in events if event.receipt is not None
         ],

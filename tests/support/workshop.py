@@ -62,6 +62,11 @@ TASK = Task(
 def fulfil(run: Session) -> None:
     """Order, write, ship, replace, verify, finish."""
     run.do("shop.order", sku="A-7")
+    after_ordering(run)
+
+
+def after_ordering(run: Session) -> None:
+    """Do what `fulfil` does after its first effect."""
     run.do("files.write", path="new.txt", content="new")
     run.do("shop.ship", sku="A-7")
     run.do("files.write", path="old.txt", content="replaced")
