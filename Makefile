@@ -16,16 +16,22 @@ WORKERS ?= auto
 LOCK_VENV := .cache/lock-venv
 UV_VERSION := 0.13.9
 
-# What crash tests need of the system: command=package.
-TEST_PACKAGES := strace=strace setpriv=util-linux
+# What tests need of the system: command=package. Servers of these are started by tests alone.
+SERVER_PACKAGES := pg_ctlcluster=postgresql etcd=etcd-server etcdctl=etcd-client
+TEST_PACKAGES := strace=strace setpriv=util-linux pgbouncer=pgbouncer $(SERVER_PACKAGES)
 
-.PHONY: help setup demo test check bench lock clean
+# How long `make soak` kills workers, and how many there are.
+SECONDS ?= 600
+SOAK_WORKERS ?= 7
+
+.PHONY: help setup demo test check soak bench lock clean
 
 help:
 	@echo "make setup   install what development needs into $(VENV)"
 	@echo "make demo    kill a real task in every crash window and watch it recover"
 	@echo "make check   formatting, lint, types, import contracts, house rules"
 	@echo "make test    check, then all tests, then the acceptance list under python -O"
+	@echo "make soak    kill workers on PostgreSQL and etcd for SECONDS=$(SECONDS), and count effects"
 	@echo "make bench   the figures, each beside its raw limit"
 	@echo "make lock    choose versions again and write $(LOCK)"
 	@echo "make clean   remove what these targets made"
@@ -55,6 +61,10 @@ test: check
 	@bash scripts/install-packages $(TEST_PACKAGES)
 	$(BIN)/python -m pytest -n $(WORKERS) --ignore=tests/house
 	PYTHONOPTIMIZE=1 $(BIN)/python -O -m pytest -n $(WORKERS) --ignore=tests/house -k acc-
+
+soak: setup
+	@bash scripts/install-packages $(SERVER_PACKAGES)
+	$(BIN)/counterfoil drill --store postgresql --heads etcd --workers $(SOAK_WORKERS) --seconds $(SECONDS)
 
 bench: setup
 	$(BIN)/python -m benchmarks

@@ -23,7 +23,14 @@ SEED = 1
 LEASE_MS, LEASE_MS_MAX = 2_000, 60_000
 """Short, so that takeovers are many; a longer one is mostly waited for."""
 
-ALL_EVENTS = ("claimed", "ended", "lost", "failed", "unavailable")
+EVENTS = {
+    "claimed": "claims",
+    "ended": "ends",
+    "lost": "races lost",
+    "failed": "failures of programs",
+    "unavailable": "times unavailable",
+}
+"""What workers log of runs, as people say it."""
 
 
 def drill(
@@ -139,7 +146,7 @@ def _show(report: "Report") -> None:
         ]
     )
     heading("Workers")
-    events = ", ".join(f"{report.events.get(name, 0)} {name}" for name in ALL_EVENTS)
+    events = ", ".join(f"{report.events.get(name, 0)} {words}" for name, words in EVENTS.items())
     show_facts(
         [
             ("places", f"checkpoints in {report.store}, heads in {report.heads}"),

@@ -15,9 +15,6 @@ from counterfoil.drill.faults import Action, Fault
 from counterfoil.drill.lines import Born, FromCrew, Gone, Hire, Stands, now_ns
 from counterfoil.drill.plan import Plan
 
-START_SECONDS_MAX = 60
-"""A worker that is not born by then never will be: a fork takes a hundredth of a second."""
-
 HIRE_AGAIN_SECONDS = 0.1
 FUTILE_HIRES_MAX = 20
 """Workers in a row that may end by themselves, without a kill, before the drill gives up."""
@@ -54,7 +51,7 @@ class Company:
         """Hear workers out, wake sleepers, replace the dead; take about so long.
 
         Raises:
-            UnavailableError: Workers end by themselves, one after the other, or are not born.
+            UnavailableError: Workers end by themselves, one after the other.
         """
         now = time.monotonic()
         for pid in [pid for pid, at in self._wakes_at.items() if at <= now]:
@@ -99,7 +96,6 @@ class Company:
     def _hire(self) -> None:
         self._hired += 1
         self._expected += 1
-        self._hires_at = time.monotonic() + START_SECONDS_MAX if self._expected > 50 else 0.0
         self._crew.send(msgspec.json.encode(Hire(serial=self._hired)) + b"\n")
 
     def _hear(self, line: FromCrew) -> None:
@@ -109,11 +105,17 @@ class Company:
                 self._alive[line.pid] = None
             case Gone():
                 self._bury(line)
-            case Stands() if self._armed is not None and line.pid in self._awake():
-                fault, self._armed = self._armed, None
-                self._strike(line.pid, fault)
+            case Stands():
+                self._meet(line)
             case _:
                 self.chronicle.hear(line)
+
+    def _meet(self, stands: Stands) -> None:
+        """Strike a worker that stands at a port, if a fault waits for one like it."""
+        fault = self._armed
+        if fault is not None and fault.suits(stands) and stands.pid in self._awake():
+            self._armed = None
+            self._strike(stands.pid, fault)
 
     def _bury(self, line: Gone) -> None:
         if line.pid in self._alive:
@@ -134,9 +136,8 @@ class Company:
             raise UnavailableError(f"workers end by themselves with {line.status}{first}")
 
     def _awake(self) -> list[int]:
-        return [
-            pid for pid in self._alive if pid not in self._wakes_at | dict.fromkeys(self._killed)
-        ]
+        still = self._killed | set(self._wakes_at)
+        return [pid for pid in self._alive if pid not in still]
 
     def _strike_somebody(self, fault: Fault) -> None:
         awake = self._awake()

@@ -21,7 +21,7 @@ _T = TypeVar("_T")
 DWELL_SHARE = 0.02
 """Of the sides of calls, before and after, that a worker stands still at."""
 
-DWELL_SHARE_OF_WRITES = 0.12
+DWELL_SHARE_OF_WRITES = 0.2
 """The same, for calls that move something: there a late one does harm."""
 
 DWELL_S = (0.005, 0.04)
@@ -43,14 +43,14 @@ class Pace:
 
     def call(self, name: str, act: Callable[[], _T]) -> _T:
         """Make a call, standing still before or after it now and then."""
-        self._dwell(name, "before")
+        self._dwell(name, is_before=True)
         try:
             answer = act()
         except LostRaceError:
             if name in COMMITS:
                 self._tell(Refused(pid=self._pid, call=name))
             raise
-        self._dwell(name, "after")
+        self._dwell(name, is_before=False)
         return answer
 
     def took(self, head: Head) -> None:
@@ -68,10 +68,11 @@ class Pace:
         """Tell that a lease is given back."""
         self._tell(Gave(pid=self._pid, run_id=head.run_id, lease_version=head.lease_version))
 
-    def _dwell(self, name: str, side: str) -> None:
-        share = DWELL_SHARE_OF_WRITES if name in WRITES else DWELL_SHARE
-        if self._draw.random() < share:
-            self._tell(Stands(pid=self._pid, call=f"{side} {name}"))
+    def _dwell(self, name: str, *, is_before: bool) -> None:
+        writes = name in WRITES
+        if self._draw.random() < (DWELL_SHARE_OF_WRITES if writes else DWELL_SHARE):
+            stands = Stands(pid=self._pid, call=name, is_before_a_write=is_before and writes)
+            self._tell(stands)
             time.sleep(self._draw.uniform(*DWELL_S))
 
 

@@ -43,11 +43,12 @@ class Child:
     """Owns one program: its input, its output, its end.
 
     It runs in a session of its own, so that an interrupt from the keyboard reaches the
-    drill alone; it ends when its input does.
+    drill alone; it ends when its input does. What it has to say of itself goes to a log, or
+    without one to our standard error.
     """
 
     def __init__(self, module: str, arguments: Sequence[str], *, log: Path | None) -> None:
-        errors = subprocess.DEVNULL if log is None else log.open("ab")
+        errors = None if log is None else log.open("ab")
         try:
             self._child = subprocess.Popen(
                 [sys.executable, "-c", f"from {module} import main; main()", *arguments],
@@ -57,7 +58,7 @@ class Child:
                 start_new_session=True,
             )
         finally:
-            if not isinstance(errors, int):
+            if errors is not None:
                 errors.close()
         self._name = module.rpartition(".")[2]
         self._unread = b""

@@ -5,7 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-FAULT_SECONDS = 1.2
+from counterfoil.drill.lines import Stands
+
+FAULT_SECONDS = 1.5
 """Mean time between two faults of one worker: it gets a run or two done in between."""
 
 SHARES = (0.6, 0.2, 0.2)
@@ -44,6 +46,14 @@ class Fault:
     waits_for_a_call: bool
     luck: float
     pause_s: float
+
+    def suits(self, stands: Stands) -> bool:
+        """Return whether it may hit a worker that stands there.
+
+        A long pause is for one that is about to move something: it wakes up with all its
+        checks done, and must be refused.
+        """
+        return self.action is not Action.LONG_PAUSE or stands.is_before_a_write
 
 
 def faults(*, seed: int, workers: int, lease_ms: int) -> Iterator[Fault]:

@@ -68,10 +68,17 @@ class Gone(Line, frozen=True, kw_only=True):
 
 
 class Stands(Line, frozen=True, kw_only=True):
-    """A worker stands still for a moment, right before or right after a call of a port."""
+    """A worker stands still for a moment, right before or right after a call of a port.
+
+    Attributes:
+        pid: The worker.
+        call: Which call.
+        is_before_a_write: Whether the call is to come, and moves something.
+    """
 
     pid: int
     call: str
+    is_before_a_write: bool
 
 
 class Took(Line, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 
 from counterfoil.core.errors import ConfigError
 from counterfoil.places import HEADS_SCHEMES, STORE_SCHEMES
@@ -69,8 +70,8 @@ class Plan:
 
     @property
     def open_runs_max(self) -> int:
-        """Runs that are open at once: half of what workers can hold, so that some are free."""
-        return max(2, self.workers * CONCURRENCY // 2)
+        """Runs that are open at once: fewer than workers can hold, so that some are free."""
+        return max(2, self.workers * CONCURRENCY * 3 // 4)
 
     @property
     def settle_seconds(self) -> float:
@@ -114,11 +115,19 @@ def make_plan(
     if sabotage is not None and sabotage not in known:
         raise ConfigError(f"--sabotage {sabotage!r:.40} is none of {', '.join(known)}")
     return Plan(
-        store=store,
-        heads=heads,
+        store=_absolute(store),
+        heads=_absolute(heads),
         workers=workers,
         seconds=seconds,
         seed=seed,
         lease_ms=lease_ms,
         sabotage=Sabotage(sabotage) if sabotage else None,
     )
+
+
+def _absolute(url: str) -> str:
+    """Return a URL that means the same in every folder."""
+    scheme, colon, place = url.partition(":")
+    if scheme != Scheme.SQLITE or not colon:
+        return url
+    return f"{scheme}:{Path(place).expanduser().absolute()}"

@@ -11,12 +11,13 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 from counterfoil.core.errors import ConfigError, CounterfoilError, UsageError
 from counterfoil.drill.lines import Failed, Ready, write_line
+from counterfoil.drill.own_places import clear, new_mark, own_url
 from counterfoil.drill.plan import ETCD, POSTGRESQL, SQLITE
 
 REMOVALS_MAX = 50
@@ -54,24 +55,38 @@ def _make(stack: ExitStack, store: str, heads: str) -> Ready:
     stack.callback(_remove, folder)
     urls = {"checkpoints": store, "heads": heads}
     servers = {word: _start(stack, word) for word in (POSTGRESQL, ETCD) if word in urls.values()}
+    mark = new_mark()
     for name, url in urls.items():
         if url == SQLITE:
             urls[name] = f"sqlite:{folder}/{name}/{name}.db"
         elif url in servers:
-            urls[name] = servers[url]()
+            urls[name] = servers[url]
+        else:
+            urls[name] = own_url(url, mark)
+            if urls[name] != url:
+                stack.callback(_clear, urls[name])
     return Ready(folder=str(folder), store_url=urls["checkpoints"], heads_url=urls["heads"])
 
 
-def _start(stack: ExitStack, word: str) -> Callable[[], str]:
-    """Start a server, and return what names it."""
+def _clear(url: str) -> None:
+    _say(clear(url))
+
+
+def _say(sentence: str) -> None:
+    if sentence:
+        sys.stderr.write(f"{sentence}\n")
+
+
+def _start(stack: ExitStack, word: str) -> str:
+    """Start a server, and return its URL."""
     try:
         if word == POSTGRESQL:
             from counterfoil.local.postgres import LocalPostgres  # noqa: PLC0415 - an extra
 
-            return stack.enter_context(LocalPostgres()).url
+            return stack.enter_context(LocalPostgres()).url()
         from counterfoil.local.etcd import LocalEtcd  # noqa: PLC0415 - its client is an extra
 
-        return stack.enter_context(LocalEtcd()).url
+        return stack.enter_context(LocalEtcd()).url()
     except ImportError as error:
         raise ConfigError(
             f"a throwaway {word} needs {error.name}, which is not installed",
@@ -85,4 +100,4 @@ def _remove(folder: Path) -> None:
         if not folder.exists():
             return
         time.sleep(REMOVAL_SECONDS)
-    sys.stderr.write(f"{folder} cannot be removed\n")
+    _say(f"{folder} could not be removed")

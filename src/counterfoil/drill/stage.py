@@ -115,5 +115,9 @@ def company(plan: Plan, place: Place, port: int) -> Generator[Company]:
     made = Company(plan, project=place.project, port=port, log=place.log)
     try:
         yield made
+    except UnavailableError as error:
+        said = place.log.read_text(encoding="utf-8", errors="replace").strip()
+        last = f": {said.splitlines()[-1]}" if said else ""
+        raise UnavailableError(f"{error.message}{last}") from error
     finally:
         made.close()

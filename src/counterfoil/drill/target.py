@@ -39,8 +39,14 @@ from counterfoil.drill.plan import Sabotage
 LATE_SHARE = 0.02
 """Of arrivals that are held back; each costs its run a failed call and a look-up."""
 
+LATE_SHARE_OF_SABOTAGE = 0.25
+"""The same, where a promise is broken that only a late call can show to be broken."""
+
 TRIP_MS_MAX = 8
 """Of all other arrivals: uneven, so that calls overtake each other."""
+
+FORGETS_EVERY = 7
+"""Of effects that a sabotaged target says to be done, and are not."""
 
 _SCHEMA = """
 CREATE TABLE arrival (
@@ -114,7 +120,8 @@ class Target:
 
     def _trip_ms(self, number: int) -> float:
         draw = random.Random(f"trip {self._seed} {number}")  # noqa: S311 - to be repeatable
-        return self._late_ms if draw.random() < LATE_SHARE else draw.uniform(0, TRIP_MS_MAX)
+        share = LATE_SHARE if self._sabotage is None else LATE_SHARE_OF_SABOTAGE
+        return self._late_ms if draw.random() < share else draw.uniform(0, TRIP_MS_MAX)
 
     def _done(self, asked: Do) -> calls.Answer:
         kind = KINDS[asked.kind]
@@ -128,7 +135,7 @@ class Target:
                 number=standing.number, digest=standing.digest, at_ms=standing.at_ms, replayed=True
             )
         at_ms = time.time_ns() // 1_000_000
-        if self._sabotage is Sabotage.EFFECTS and self._arrived % 7 == 0:
+        if self._sabotage is Sabotage.EFFECTS and self._arrived % FORGETS_EVERY == 0:
             return Done(number=-self._arrived, digest=asked.digest, at_ms=at_ms)
         cursor = self._database.execute(
             "INSERT INTO effect (what, run_id, key, digest, at_ms) VALUES (?, ?, ?, ?, ?)",
