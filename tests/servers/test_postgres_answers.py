@@ -350,3 +350,30 @@ def test_a_lease_that_is_refused_as_ended_stays_so_whatever_run_asks(
         assert floor == (late,)
         with pytest.raises(LeaseLostError):
             ports.heads.advance([move(held)])
+
+
+def test_a_batch_that_no_statement_holds_is_refused(postgres: LocalPostgres) -> None:
+    with _opened(fresh_database(postgres)) as ports:
+        with pytest.raises(UsageError, match="larger than one statement"):
+            ports.store.put([checkpoint(n) for n in range(8_000)])
+        assert ports.store.runs("", 9) == ()
+
+
+def test_a_joint_commits_rows_alone_and_moves_alone(postgres: LocalPostgres) -> None:
+    with _opened(fresh_database(postgres)) as ports:
+        row = checkpoint(1)
+        assert ports.joint.commit([row], []) == ()
+        assert ports.store.get(RUN, row.digest) == row
+        (moved,) = ports.joint.commit([], [move(ports.head)])
+        assert ports.heads.read(RUN) == moved
+
+
+def test_statements_may_be_prepared_where_that_is_asked_for(postgres: LocalPostgres) -> None:
+    url = fresh_database(postgres)
+    with _opened(f"{url}?prepare=true&pool=1") as ports:
+        head = ports.head
+        for number in range(1, 12):
+            ports.store.put([checkpoint(number)])
+            (head,) = ports.heads.advance([move(head)])
+        assert ports.heads.read(RUN) == head
+        assert len(ports.store.trace(RUN, -1, 99)) == 11

@@ -32,8 +32,8 @@ Rung = tuple[str, PostgresBell, PostgresHeads, PostgresInbox]
 
 
 @pytest.fixture
-def rung(postgres: LocalPostgres) -> Generator[Rung]:
-    url = fresh_database(postgres)
+def rung(fragile: LocalPostgres) -> Generator[Rung]:
+    url = fresh_database(fragile)
     heads, inbox = open_heads(url, create=True), open_inbox(url, create=True)
     bell = open_bell(url)
     yield url, bell, heads, inbox
@@ -104,12 +104,12 @@ def test_a_bell_of_one_schema_is_not_heard_in_another(rung: Rung) -> None:
     other.close()
 
 
-def test_a_bell_survives_the_server(postgres: LocalPostgres, rung: Rung) -> None:
+def test_a_bell_survives_the_server(fragile: LocalPostgres, rung: Rung) -> None:
     _, bell, _, inbox = rung
-    for ending in (postgres.stop, postgres.crash):
+    for ending in (fragile.stop, fragile.crash):
         ending()
         assert not bell.wait(SHORT_MS)
-        postgres.start()
+        fragile.start()
         assert bell.wait(LONG_MS), "one that was lost may have been missed"
         assert not bell.wait(SHORT_MS)
         inbox.put(RUN, ending.__name__.encode())
@@ -132,11 +132,11 @@ def test_closing_ends_every_wait(rung: Rung) -> None:
     assert not bell.wait(LONG_MS)
 
 
-def test_a_bell_on_a_server_that_is_down_is_not_opened(postgres: LocalPostgres, rung: Rung) -> None:
+def test_a_bell_on_a_server_that_is_down_is_not_opened(fragile: LocalPostgres, rung: Rung) -> None:
     url, *_ = rung
-    postgres.stop()
+    fragile.stop()
     try:
         with pytest.raises(UnavailableError):
             open_bell(url)
     finally:
-        postgres.start()
+        fragile.start()

@@ -52,45 +52,45 @@ def _running_again(server: LocalPostgres) -> Generator[None]:
 
 @pytest.mark.parametrize("synchronous_commit", ["on", "off"])
 def test_what_was_acknowledged_survives_a_crash(
-    postgres: LocalPostgres, synchronous_commit: str
+    fragile: LocalPostgres, synchronous_commit: str
 ) -> None:
-    url = fresh_database(postgres)
+    url = fresh_database(fragile)
     name = url.rpartition("/")[2]
     execute(url, f"ALTER DATABASE {name} SET synchronous_commit = {synchronous_commit}")
-    with _opened(url) as (store, heads, joint), _running_again(postgres):
+    with _opened(url) as (store, heads, joint), _running_again(fragile):
         head, rows = created(heads), [checkpoint(n) for n in range(1, 5)]
         store.put(rows[:2])
         for row in rows[:2]:
             (head,) = heads.advance([_to(head, row.digest)])
         for row in rows[2:]:
             (head,) = joint.commit([row], [_to(head, row.digest)])
-        postgres.crash()
-        postgres.start()
+        fragile.crash()
+        fragile.start()
         assert heads.read(RUN) == head
         assert store.trace(RUN, -1, 9) == tuple(rows)
 
 
 def test_while_the_server_is_down_nothing_happens_and_then_all_goes_on(
-    postgres: LocalPostgres,
+    fragile: LocalPostgres,
 ) -> None:
-    url = fresh_database(postgres)
-    with _opened(url) as (store, heads, _), _running_again(postgres):
+    url = fresh_database(fragile)
+    with _opened(url) as (store, heads, _), _running_again(fragile):
         head = created(heads)
-        postgres.stop()
+        fragile.stop()
         with pytest.raises(UnavailableError):
             heads.advance([move(head)])
         with pytest.raises(UnavailableError):
             open_store(f"{url}?application_name=another", create=False)
-        postgres.start()
+        fragile.start()
         assert heads.read(RUN) == head
         (moved,) = heads.advance([move(head)])
         store.put([checkpoint(1)])
         assert heads.read(RUN) == moved
 
 
-def test_a_crash_amid_commits_loses_none_that_was_acknowledged(postgres: LocalPostgres) -> None:
-    url = fresh_database(postgres)
-    with _opened(url) as opened, _running_again(postgres):
+def test_a_crash_amid_commits_loses_none_that_was_acknowledged(fragile: LocalPostgres) -> None:
+    url = fresh_database(fragile)
+    with _opened(url) as opened, _running_again(fragile):
         store, heads, _ = opened
         first = [
             heads.create(RunId(f"run {n}"), digest_of("0"), "one", "nonce", LONG_MS)
@@ -100,9 +100,9 @@ def test_a_crash_amid_commits_loses_none_that_was_acknowledged(postgres: LocalPo
         with ThreadPoolExecutor(max_workers=RUNS) as pool:
             walks = [pool.submit(_walk, opened, head, has_begun.wait) for head in first]
             has_begun.wait()
-            postgres.crash()
+            fragile.crash()
             ends = [walk.result() for walk in walks]
-        postgres.start()
+        fragile.start()
         for last, tried, is_unknown in ends:
             present = heads.read(last.run_id)
             assert present is not None

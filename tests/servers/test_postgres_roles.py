@@ -159,7 +159,7 @@ def test_a_worker_does_all_its_work(scene: Scene) -> None:
 def test_a_worker_that_is_refused_by_the_clock_keeps_the_moment(scene: Scene) -> None:
     wall = ServerWall(scene.owner, at_ms=scene.head.expires_at_ms)
     wall.begin()
-    execute(scene.owner, "GRANT SELECT ON wall TO PUBLIC")
+    execute(scene.owner, "GRANT SELECT ON counterfoil.wall TO PUBLIC")
     with pytest.raises(LeaseLostError):
         scene.heads.advance([move(scene.head)])
     wall.advance(-TTL_MS * 50)

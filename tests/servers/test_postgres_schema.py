@@ -1,5 +1,6 @@
 """Tables are made once, by whoever may, and never taken for what they are not."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from counterfoil.core.errors import (
 )
 from counterfoil.local import postgres as local
 from counterfoil.local.postgres import LocalPostgres
+from counterfoil.stores import postgres_pool
 from counterfoil.stores.postgres import open_heads, open_inbox, open_joint, open_store
 from counterfoil.testing.store_bench import RUN, checkpoint, created
 from tests.support.postgres import execute, fresh_database
@@ -141,17 +143,25 @@ def test_tables_that_are_gone_are_damage(postgres: LocalPostgres) -> None:
 
 @pytest.mark.parametrize("setting", ["fsync", "full_page_writes"])
 def test_a_server_that_may_lose_commits_is_refused(
-    postgres: LocalPostgres, monkeypatch: pytest.MonkeyPatch, setting: str
+    fragile: LocalPostgres, monkeypatch: pytest.MonkeyPatch, setting: str
 ) -> None:
-    url = fresh_database(postgres)
+    url = fresh_database(fragile)
     with monkeypatch.context() as patch:
         patch.setitem(local.SETTINGS, setting, "off")
-        postgres.restart()
+        fragile.restart()
     try:
         with pytest.raises(ConfigError, match="loses commits"):
             open_store(url, create=True)
     finally:
-        postgres.restart()
+        fragile.restart()
+
+
+def test_a_server_that_is_too_old_is_refused(
+    postgres: LocalPostgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_pool, "SERVER_VERSION_MIN", 99_00_00)
+    with pytest.raises(ConfigError, match="the oldest that can be used is 99"):
+        open_store(fresh_database(postgres), create=True)
 
 
 @pytest.mark.parametrize(
@@ -189,6 +199,22 @@ def test_a_port_that_was_closed_says_so_and_leaves_the_others_open(
     heads.close()
     assert joint.commit([], []) == ()
     joint.close()
+
+
+def test_a_fork_is_told_to_open_its_own(postgres: LocalPostgres) -> None:
+    heads = open_heads(fresh_database(postgres), create=True)
+    head = created(heads)
+    child = os.fork()
+    if child == 0:
+        try:
+            heads.read(RUN)
+        except UsageError as error:
+            os._exit(7 if "before a fork" in str(error) else 8)
+        finally:
+            os._exit(9)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    assert heads.read(RUN) == head
+    heads.close()
 
 
 def test_ports_of_one_url_share_their_connections(postgres: LocalPostgres) -> None:

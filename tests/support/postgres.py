@@ -15,6 +15,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import psycopg
 import pytest
@@ -38,9 +39,16 @@ def directly(url: str) -> str:
     return url
 
 
+@pytest.fixture(scope="module")
+def fragile() -> Generator[LocalPostgres]:
+    """A server for tests that stop it: it holds little, so it is soon back."""
+    with LocalPostgres() as server:
+        yield server
+
+
 @pytest.fixture(scope="session")
 def postgres() -> Generator[LocalPostgres]:
-    """A server of this test process; a test that stops it starts it again."""
+    """A server of this test process, which no test stops."""
     with LocalPostgres() as server:
         yield server
 
@@ -48,6 +56,16 @@ def postgres() -> Generator[LocalPostgres]:
 def fresh_database(server: LocalPostgres) -> str:
     """Return the URL of an empty database; it names no pooler."""
     return server.create_database(f"test_{os.getpid()}_{next(NUMBERS)}")
+
+
+def fresh_schema(server: LocalPostgres) -> str:
+    """Return the URL of a schema that nobody has used, which takes the server less work."""
+    if server not in _shared:
+        _shared[server] = fresh_database(server)
+    return f"{_shared[server]}?schema=bench_{next(NUMBERS)}"
+
+
+_shared: WeakKeyDictionary[LocalPostgres, str] = WeakKeyDictionary()
 
 
 def execute(url: str, statement: str, *bindings: object) -> list[tuple[Any, ...]]:
@@ -64,17 +82,16 @@ def advance_to(head: Head, checkpoint: Digest) -> Advance:
 
 @dataclass
 class ServerWall:
-    """The server's clock in one database, as far as the register can see it."""
+    """The server's clock in one schema, as far as the register can see it."""
 
     url: str
     at_ms: int = NOW_MS
 
     def begin(self) -> None:
-        execute(self.url, "CREATE TABLE wall AS SELECT %s::bigint AS at_ms", self.at_ms)
-        execute(
-            self.url,
-            "CREATE OR REPLACE FUNCTION counterfoil.now_ms() RETURNS bigint LANGUAGE sql "
-            "VOLATILE AS 'SELECT at_ms FROM public.wall'",
+        self._run("CREATE TABLE {schema}.wall AS SELECT %s::bigint AS at_ms", self.at_ms)
+        self._run(
+            "CREATE OR REPLACE FUNCTION {schema}.now_ms() RETURNS bigint LANGUAGE sql "
+            "VOLATILE AS 'SELECT at_ms FROM {schema}.wall'"
         )
 
     def now_ms(self) -> int:
@@ -82,7 +99,11 @@ class ServerWall:
 
     def advance(self, ms: int) -> None:
         self.at_ms += ms
-        execute(self.url, "UPDATE wall SET at_ms = %s", self.at_ms)
+        self._run("UPDATE {schema}.wall SET at_ms = %s", self.at_ms)
+
+    def _run(self, statement: str, *bindings: object) -> None:
+        schema = self.url.partition("?schema=")[2] or "counterfoil"
+        execute(self.url, statement.replace("{schema}", schema), *bindings)
 
 
 def _closing(stack: ExitStack, opens: Callable[[], Any]) -> Callable[[], Any]:
@@ -98,7 +119,7 @@ def _closing(stack: ExitStack, opens: Callable[[], Any]) -> Callable[[], Any]:
 def postgres_store(
     server: LocalPostgres, wrap: Wrap | None = None, route: Route = directly
 ) -> Generator[StoreBench]:
-    url = route(fresh_database(server))
+    url = route(fresh_schema(server))
     with ExitStack() as stack:
         plain = _closing(stack, lambda: open_store(url, create=True))
         plain()
@@ -109,8 +130,8 @@ def postgres_store(
 def postgres_heads(
     server: LocalPostgres, wrap: Wrap | None = None, route: Route = directly
 ) -> Generator[HeadBench]:
-    database = fresh_database(server)
-    url, wall = route(database), ServerWall(database)
+    schema = fresh_schema(server)
+    url, wall = route(schema), ServerWall(schema)
     with ExitStack() as stack:
         plain = _closing(stack, lambda: open_heads(url, create=True))
         plain()
@@ -123,7 +144,7 @@ def postgres_heads(
 def postgres_inbox(
     server: LocalPostgres, wrap: Wrap | None = None, route: Route = directly
 ) -> Generator[InboxBench]:
-    url = route(fresh_database(server))
+    url = route(fresh_schema(server))
     with ExitStack() as stack:
         plain = _closing(stack, lambda: open_inbox(url, create=True))
         plain()
@@ -134,7 +155,7 @@ def postgres_inbox(
 def postgres_joint(
     server: LocalPostgres, wrap: Wrap | None = None, route: Route = directly
 ) -> Generator[JointBench]:
-    url = route(fresh_database(server))
+    url = route(fresh_schema(server))
     with ExitStack() as stack:
 
         def opened() -> Any:

@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TypedDict
@@ -31,11 +32,11 @@ SYSTEM_USER = "postgres"
 STARTS_MAX = 5
 """Another program may take a port between our look and the server's."""
 
-READY_LOOKS_MAX = 1_500
+READY_LOOKS_MAX = 3_000
 LOOK_SECONDS = 0.02
-"""Together half a minute: recovery on a busy disk, many times over."""
+"""Together a minute: recovery on a busy disk, many times over."""
 
-STOP_SECONDS = 30
+STOP_SECONDS = 60
 SETTINGS = {
     "fsync": "on",
     "full_page_writes": "on",
@@ -242,7 +243,8 @@ class LocalPostgres:
         try:
             process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
-            process.kill()
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # its children hold its memory
             process.wait(STOP_SECONDS)
 
     def _running(self) -> subprocess.Popen[bytes]:

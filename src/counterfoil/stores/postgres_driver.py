@@ -63,13 +63,18 @@ MEANINGS: dict[str, tuple[type[CounterfoilError], str]] = {
 
 REFUSED_AT_THE_DOOR = (
     "password authentication failed",
+    "SASL authentication failed",
     "no password supplied",
     "does not exist",
+    "no such database",
+    "no such user",
     "no pg_hba.conf entry",
     "is not permitted to log in",
     "permission denied for database",
+    "does not support SSL",
+    "certificate verify failed",
 )
-"""What the server says, in its own English, to one who will not get in by trying again."""
+"""What servers, poolers and libpq say, in English, to one who gets in by no other try."""
 
 
 class Refusal(Exception):  # noqa: N818 - it says what the server decided, and never leaves a port
@@ -111,17 +116,18 @@ class BoundedConnection(psycopg.Connection[TupleRow]):
 
 
 def _until(gen: PQGen[Result], end: float, give_up: Callable[[], None]) -> PQGen[Result]:
-    waits = next(gen)
-    while True:
-        ready = yield waits
-        if not ready and monotonic() > end:
-            give_up()
-            raise psycopg.OperationalError("no answer came in time")
-        try:
+    """Drive what waits for the server; between two looks, see whether the time is over."""
+    try:
+        waits = next(gen)
+        while True:
+            ready = yield waits
+            if not ready and monotonic() > end:
+                give_up()
+                raise psycopg.OperationalError("no answer came in time")
             waits = gen.send(ready)
-        except StopIteration as end_of_wait:
-            answer: Result = end_of_wait.value
-            return answer
+    except StopIteration as end_of_wait:
+        answer: Result = end_of_wait.value
+        return answer
 
 
 def connect(place: Place) -> BoundedConnection:
@@ -132,7 +138,7 @@ def connect(place: Place) -> BoundedConnection:
         UnavailableError: It cannot be reached.
     """
     try:
-        return BoundedConnection.connect(
+        connection = BoundedConnection.connect(
             place.conninfo, autocommit=True, prepare_threshold=prepare_threshold(place)
         )
     except psycopg.Error as error:
@@ -140,6 +146,8 @@ def connect(place: Place) -> BoundedConnection:
         if any(each in text for each in REFUSED_AT_THE_DOOR):
             raise ConfigError(f"{place.name} cannot be opened: {text}") from error
         raise UnavailableError(f"{place.name} cannot be reached: {text}") from error
+    connection.answer_seconds = place.answer_seconds
+    return connection
 
 
 def prepare_threshold(place: Place) -> int | None:

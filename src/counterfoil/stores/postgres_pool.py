@@ -40,6 +40,12 @@ READS_MAX = 3
 LOCK_MS, STATEMENT_MS = 5_000, 60_000
 """Bounds of a transaction of several statements: it makes tables, or prunes a long run."""
 
+BINDINGS_MAX = 65_535
+"""Of one statement, by the protocol: thousands of rows."""
+
+SERVER_VERSION_MIN = 14_00_00
+"""The oldest that binds the body of a function when it is made."""
+
 _SETTINGS = "SELECT current_setting('fsync'), current_setting('full_page_writes')"
 
 
@@ -75,11 +81,14 @@ class PostgresPool:
         """Run one statement that commits by itself, and return its rows.
 
         Raises:
+            UsageError: It has more than `BINDINGS_MAX` bindings: the batch is too large.
             UnavailableError: Nothing happened.
             UnknownOutcomeError: The answer to a write was lost.
             Refusal: A function of ours refused; nothing happened.
             CounterfoilError: As `translated` says; nothing happened.
         """
+        if len(bindings) > BINDINGS_MAX:
+            raise UsageError(f"a batch is larger than one statement: {len(bindings)} values")
         with self._connection() as connection:
             try:
                 return connection.execute(query, bindings, binary=True).fetchall()
@@ -235,17 +244,23 @@ def access(place: Place) -> Access:
 
 
 def _check_server(place: Place) -> None:
-    """Refuse a server that may lose what it acknowledges.
+    """Refuse a server that is too old, or that may lose what it acknowledges.
 
     Raises:
-        ConfigError: It does, or does not let us in.
+        ConfigError: It is, or does not let us in.
         UnavailableError: It cannot be reached.
     """
     with connect(place) as connection:
+        version = connection.info.server_version
         try:
             row = connection.execute(_SETTINGS).fetchone()
         except psycopg.Error as error:
             raise translated(error, place, writes=False) from error
+    if version < SERVER_VERSION_MIN:
+        raise ConfigError(
+            f"{place.name} is PostgreSQL {version // 10_000}, the oldest that can be used is "
+            f"{SERVER_VERSION_MIN // 10_000}"
+        )
     if row != ("on", "on"):
         raise ConfigError(
             f"{place.name} runs with fsync or full_page_writes off, and loses commits in a crash",
