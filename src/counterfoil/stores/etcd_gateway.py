@@ -198,7 +198,8 @@ class Gateway:
         Raises:
             UnavailableError: No node answers; some of them may have been kept alive.
         """
-        terms = dict(self._terms)
+        with self._lock:
+            terms = dict(self._terms)
         kept: list[KeptLease] = []
         for _ in lease_ids:
             if len(kept) < len(lease_ids):

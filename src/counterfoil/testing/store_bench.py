@@ -18,7 +18,7 @@ from counterfoil.testing.expect import ConformanceError
 
 RUN = RunId("run-1")
 OTHER_RUN = RunId("run-2")
-TTL_MS = 10_000
+TTL_MS = 60_000
 """Term of a lease in clauses that do not wait for its end."""
 
 ODD_TEXTS = (
