@@ -30,6 +30,7 @@ from tests.support.etcd import (
 from tests.support.etcd import (
     fresh_prefix,
     gateway_to,
+    left_s,
     opened,
     wait_for_etcd,
 )
@@ -485,6 +486,20 @@ def test_a_longer_term_is_another_lease_and_a_shorter_one_is_not(scene: Scene) -
     (moved,) = scene.heads.advance([move(longer, ttl_ms=1)])
     wait_for_etcd(scene.gateway, SHORT_MS * 3)
     scene.direct.advance([move(moved)])
+
+
+@pytest.mark.parametrize("call", [advance, renew], ids=named)
+def test_the_lease_that_is_kept_alive_is_the_one_that_the_hold_is_on(
+    scene: Scene, call: Callable[..., object]
+) -> None:
+    """A shorter term is asked for while the lease that the hold was on before is alive, too."""
+    head = created(scene.heads)
+    longer = scene.heads.renew(head, TTL_MS * 2)
+    lease_id = scene.heads._leases.id_of(RUN, head.nonce, 1, TTL_MS * 2)
+    wait_for_etcd(scene.gateway, SHORT_MS * 2)
+    before = left_s(scene.gateway, lease_id)
+    call(scene.heads, longer)
+    assert left_s(scene.gateway, lease_id) > before
 
 
 def test_one_thread_may_renew_while_another_asks_for_longer_terms(scene: Scene) -> None:
