@@ -75,4 +75,6 @@ def test_every_locked_version_has_a_hash() -> None:
 
 
 def _names(requirements: list[str]) -> set[str]:
-    return {re.split(r"[\[<>=~! ;]", requirement)[0] for requirement in requirements}
+    """Return the modules that requirements install; a name's hyphen is no hyphen in Python."""
+    found = {re.split(r"[\[<>=~! ;]", requirement)[0] for requirement in requirements}
+    return {name.replace("-", "_") for name in found}

@@ -71,7 +71,7 @@ def test_show_has_the_names_that_programs_rely_on(project: Project) -> None:
     assert set(project.facts("show", RUN)) == {
         *("run", "task", "phase", "reason", "status", "generation", "checkpoint", "lease"),
         *("started_at", "written_at", "spent", "budgets", "positions", "writes", "trace"),
-        *("environments", "pending", "case", "next"),
+        *("environments", "pending", "case", "failure", "next"),
     }
 
 
