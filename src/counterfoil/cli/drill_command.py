@@ -33,47 +33,52 @@ EVENTS = {
 """What workers log of runs, as people say it."""
 
 
+StoreOption = Annotated[
+    str,
+    typer.Option("--store", metavar="URL", help="Where checkpoints lie; or: sqlite, postgresql."),
+]
+HeadsOption = Annotated[
+    str,
+    typer.Option("--heads", metavar="URL", help="Where heads lie; or: sqlite, postgresql, etcd."),
+]
+WorkersOption = Annotated[
+    int, typer.Option("--workers", min=1, max=WORKERS_MAX, metavar="N", help="Processes.")
+]
+SecondsOption = Annotated[
+    int,
+    typer.Option(
+        "--seconds", min=1, max=SECONDS_MAX, metavar="S", help="How long workers are struck."
+    ),
+]
+SeedOption = Annotated[
+    int, typer.Option("--seed", min=0, metavar="X", help="The same seed draws the same faults.")
+]
+LeaseOption = Annotated[
+    int,
+    typer.Option(
+        "--lease-ms", min=LEASE_MS_MIN, max=LEASE_MS_MAX, metavar="L", help="Term of a lease."
+    ),
+]
+SabotageOption = Annotated[
+    str | None,
+    typer.Option(
+        "--sabotage",
+        metavar="WHAT",
+        help="Break a promise of the target, to see it found: keys, fences, effects.",
+        show_default=False,
+    ),
+]
+
+
 def drill(
     *,
-    store: Annotated[
-        str,
-        typer.Option(
-            "--store", metavar="URL", help="Where checkpoints lie; or: sqlite, postgresql."
-        ),
-    ] = STORE,
-    heads: Annotated[
-        str,
-        typer.Option(
-            "--heads", metavar="URL", help="Where heads lie; or: sqlite, postgresql, etcd."
-        ),
-    ] = HEADS,
-    workers: Annotated[
-        int, typer.Option("--workers", min=1, max=WORKERS_MAX, metavar="N", help="Processes.")
-    ] = WORKERS,
-    seconds: Annotated[
-        int,
-        typer.Option(
-            "--seconds", min=1, max=SECONDS_MAX, metavar="S", help="How long workers are struck."
-        ),
-    ] = SECONDS,
-    seed: Annotated[
-        int, typer.Option("--seed", min=0, metavar="X", help="The same seed draws the same faults.")
-    ] = SEED,
-    lease_ms: Annotated[
-        int,
-        typer.Option(
-            "--lease-ms", min=LEASE_MS_MIN, max=LEASE_MS_MAX, metavar="L", help="Term of a lease."
-        ),
-    ] = LEASE_MS,
-    sabotage: Annotated[
-        str | None,
-        typer.Option(
-            "--sabotage",
-            metavar="WHAT",
-            help="Break a promise of the target, to see it found: keys, fences, effects.",
-            show_default=False,
-        ),
-    ] = None,
+    store: StoreOption = STORE,
+    heads: HeadsOption = HEADS,
+    workers: WorkersOption = WORKERS,
+    seconds: SecondsOption = SECONDS,
+    seed: SeedOption = SEED,
+    lease_ms: LeaseOption = LEASE_MS,
+    sabotage: SabotageOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Kill and pause workers on your own engines, and count effects on their target.

@@ -120,9 +120,8 @@ def make_report(
     known = {what for run_id in submitted for what in business_ids(run_id, STEPS)}
     wanted = {what for run_id in completed for what in business_ids(run_id, STEPS)}
     effects = Counter(counts.effects)
-    waits = chronicle.waits_ms
-    killed = waits.get(Action.KILL, [])
-    struck = [*killed, *waits.get(Action.LONG_PAUSE, [])]
+    killed = chronicle.waits_ms.get(Action.KILL, [])
+    struck = [*killed, *chronicle.waits_ms.get(Action.LONG_PAUSE, [])]
     return Report(
         store=shown(plan.store),
         heads=shown(plan.heads),
