@@ -70,6 +70,43 @@ SabotageOption = Annotated[
 ]
 
 
+StoreOption = Annotated[
+    str,
+    typer.Option("--store", metavar="URL", help="Where checkpoints lie; or: sqlite, postgresql."),
+]
+HeadsOption = Annotated[
+    str,
+    typer.Option("--heads", metavar="URL", help="Where heads lie; or: sqlite, postgresql, etcd."),
+]
+WorkersOption = Annotated[
+    int, typer.Option("--workers", min=1, max=WORKERS_MAX, metavar="N", help="Processes.")
+]
+SecondsOption = Annotated[
+    int,
+    typer.Option(
+        "--seconds", min=1, max=SECONDS_MAX, metavar="S", help="How long workers are struck."
+    ),
+]
+SeedOption = Annotated[
+    int, typer.Option("--seed", min=0, metavar="X", help="The same seed draws the same faults.")
+]
+LeaseOption = Annotated[
+    int,
+    typer.Option(
+        "--lease-ms", min=LEASE_MS_MIN, max=LEASE_MS_MAX, metavar="L", help="Term of a lease."
+    ),
+]
+SabotageOption = Annotated[
+    str | None,
+    typer.Option(
+        "--sabotage",
+        metavar="WHAT",
+        help="Break a promise of the target, to see it found: keys, fences, effects.",
+        show_default=False,
+    ),
+]
+
+
 def drill(
     *,
     store: StoreOption = STORE,
@@ -108,11 +145,8 @@ def drill(
         show_json(report.as_json())
     else:
         _show(report)
-    failure = report.failure()
-    if failure is not None:
+    if (failure := report.failure()) is not None:
         raise failure
-    if not as_json:
-        say(f"Held: {report.steps} effects, each once, through {report.kills} kills.", "bold green")
 
 
 @contextmanager
@@ -178,6 +212,8 @@ def _show(report: "Report") -> None:
     heading("Again")
     say(report.command)
     say("")
+    if report.failure() is None:
+        say(f"Held: {report.steps} effects, each once, through {report.kills} kills.", "bold green")
 
 
 def _marked(count: int) -> Text:

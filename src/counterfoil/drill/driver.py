@@ -116,7 +116,7 @@ class _Drill:
         while time.monotonic() < ends_at and self.submitter.error is None:
             company.attend(ATTEND_SECONDS)
             self._tell(company, "letting every run complete")
-            if self.submitter.is_settled() and not _flying(port, self._plan):
+            if self.submitter.is_settled() and _is_quiet(port, self._plan):
                 return
 
     def _completed(self) -> frozenset[str]:
@@ -147,9 +147,13 @@ class _Drill:
         )
 
 
-def _flying(port: int, plan: Plan) -> int:
-    answer = calls.ask(port, calls.Look(), timeout_ms=plan.call_ms)
-    return answer.flying if isinstance(answer, calls.Seen) else 0
+def _is_quiet(port: int, plan: Plan) -> bool:
+    """Return whether the target says that nothing is under way to it."""
+    try:
+        answer = calls.ask(port, calls.Look(), timeout_ms=plan.call_ms)
+    except (cf.UnavailableError, cf.UnknownOutcomeError):
+        return False
+    return isinstance(answer, calls.Seen) and answer.flying == 0
 
 
 def _keeper(plan: Plan, place: stage.Place, port: int) -> Keeper:
