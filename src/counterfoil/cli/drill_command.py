@@ -70,43 +70,6 @@ SabotageOption = Annotated[
 ]
 
 
-StoreOption = Annotated[
-    str,
-    typer.Option("--store", metavar="URL", help="Where checkpoints lie; or: sqlite, postgresql."),
-]
-HeadsOption = Annotated[
-    str,
-    typer.Option("--heads", metavar="URL", help="Where heads lie; or: sqlite, postgresql, etcd."),
-]
-WorkersOption = Annotated[
-    int, typer.Option("--workers", min=1, max=WORKERS_MAX, metavar="N", help="Processes.")
-]
-SecondsOption = Annotated[
-    int,
-    typer.Option(
-        "--seconds", min=1, max=SECONDS_MAX, metavar="S", help="How long workers are struck."
-    ),
-]
-SeedOption = Annotated[
-    int, typer.Option("--seed", min=0, metavar="X", help="The same seed draws the same faults.")
-]
-LeaseOption = Annotated[
-    int,
-    typer.Option(
-        "--lease-ms", min=LEASE_MS_MIN, max=LEASE_MS_MAX, metavar="L", help="Term of a lease."
-    ),
-]
-SabotageOption = Annotated[
-    str | None,
-    typer.Option(
-        "--sabotage",
-        metavar="WHAT",
-        help="Break a promise of the target, to see it found: keys, fences, effects.",
-        show_default=False,
-    ),
-]
-
-
 def drill(
     *,
     store: StoreOption = STORE,
