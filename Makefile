@@ -18,7 +18,7 @@ UV_VERSION := 0.13.9
 
 # What tests need of the system: command=package. Servers of these are started by tests alone.
 SERVER_PACKAGES := pg_ctlcluster=postgresql etcd=etcd-server etcdctl=etcd-client
-TEST_PACKAGES := strace=strace setpriv=util-linux pgbouncer=pgbouncer $(SERVER_PACKAGES)
+TEST_PACKAGES := strace=strace setpriv=util-linux pgbouncer=pgbouncer faketime=faketime $(SERVER_PACKAGES)
 
 # How long `make soak` kills workers, and how many there are.
 SECONDS ?= 600

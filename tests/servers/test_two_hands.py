@@ -7,13 +7,24 @@ has ended by the server's clock.
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from counterfoil.adapters.sandbox import SandboxAdapter, World
+from counterfoil.core.errors import FencedError
+from counterfoil.core.receipt import Receipt
+from counterfoil.core.task import Policy, Task
+from counterfoil.engine import audit
+from counterfoil.keeper import Keeper
+from counterfoil.ports import Adapter, Operation
+from counterfoil.testing.saboteur_adapters import Passing
 from tests.servers.conftest import PAIRS, TERMS, Start, Urls
 from tests.support.nursery import DONE, LOST, STOPPED
-from tests.support.workshop import ARRIVED, CHANGED
+from tests.support.rivals import WAIT_MS
+from tests.support.workshop import ARRIVED, CHANGED, RUN_ID, Workshop, fresh_workshop
 
 pytest_plugins = ["tests.support.etcd", "tests.support.postgres"]
 
@@ -98,6 +109,62 @@ def test_a_result_that_comes_after_the_lease_was_taken_over_is_refused(
         (words,) = last_words(each, LOST)
         assert words.startswith(f"{LEASE_LOST}the run is held by ")
         assert [outcome for outcome, _ in each["receipts"]] == ["reconciled"]
+
+
+@pairs("acc-A11 the token at the target")
+def test_a_call_that_comes_after_the_lease_was_taken_over_is_refused_by_its_target(
+    pair: str, tell: Tell
+) -> None:
+    fields = {**TERMS[pair], "ship_level": "transactional"}
+    shipped, written = tell("late call", pair, "ship", "write", **fields)
+    assert (shipped["arrived"], shipped["leases"]) == (["ship A-7"], [2])
+    assert shipped["refused"] == ["ship A-7"]
+    assert written["changed"] == ["new.txt"]
+    for each in (shipped, written):
+        assert each["codes"] == [LOST, DONE]
+        assert each["words"][0][0].startswith("FencedError, exit 5: ")
+
+
+class Overtaken(Passing):
+    """A sandbox whose first call is under way while the lease is taken over."""
+
+    def __init__(self, inner: Adapter, overtake: Callable[[], object]) -> None:
+        super().__init__(inner)
+        self._overtake = overtake
+
+    def execute(self, operation: Operation) -> Receipt:
+        self._overtake()
+        return super().execute(operation)
+
+
+def hand(workshop: Workshop, adapter: Adapter, owner: str) -> Keeper:
+    """Return a worker that reaches the sandbox, and nothing else."""
+    kinds = {spec.name: replace(spec, call_ms=workshop.call_ms) for spec in adapter.kinds}
+    parts = workshop.parts(owner=owner, joins=False)
+    return Keeper(replace(parts, adapters={adapter.name: adapter}, kinds=kinds))
+
+
+@pairs("acc-A11 the token at the sandbox")
+def test_the_sandbox_refuses_the_token_of_a_lease_that_was_taken_over(
+    pair: str, urls: Urls, tmp_path: Path
+) -> None:
+    scope = {"sandbox": {"paths": (".",)}}
+    policy = Policy(permissions=("workspace.write",), scope=scope)
+    world, task = World(), Task(id="write", policy=policy)
+    workshop = fresh_workshop(tmp_path, "sandbox", **urls(pair), **TERMS[pair])
+
+    def write(keeper: Keeper) -> None:
+        with keeper.run(task, RUN_ID, wait_ms=WAIT_MS) as run:
+            run.do("write_file", path="app.py", content="sound")
+
+    second = hand(workshop, SandboxAdapter(world), "second")
+    adapter = Overtaken(SandboxAdapter(world), lambda: write(second))
+    with second, hand(workshop, adapter, "first") as first:
+        with pytest.raises(FencedError):
+            write(first)
+        events = [event for _, event in audit.events(first.parts, RUN_ID)]
+    assert [(effect.path, effect.version) for effect in world.effects] == [("app.py", 1)]
+    assert len([event for event in events if event.receipt is not None]) == 1
 
 
 @pairs("acc-A10 acc-A11 one receipt")

@@ -106,7 +106,7 @@ def _stop_at(
     codes = contend(rivals, sleeper if how == "sleep" else None, chance)
     if how == "sleep":
         report.note(workshop, sleeper, codes.pop(sleeper.pid), story)
-    report.judge(workshop, _ended(workshop, list(codes.values())), story)
+    report.judge(workshop, ended(workshop, list(codes.values())), story)
     if list(workshop.leases()) != sorted(workshop.leases()):
         report.faults.append(f"{story}: two hands acted in turn: {workshop.leases()}")
 
@@ -147,8 +147,11 @@ def _whose_turn(waiting: dict[int, Worker], chance: random.Random) -> Worker:
     return waiting[chance.choice(ready)]
 
 
-def _ended(workshop: Workshop, codes: list[int]) -> int:
-    """Return DONE, if need be after more workers: on a busy machine all may lose their term."""
+def ended(workshop: Workshop, codes: list[int]) -> int:
+    """Return DONE, if need be after more workers: on a busy machine all may lose their term.
+
+    What is not a lost race or a target that must be asked again is returned as it is.
+    """
     for _ in range(SESSIONS_MAX):
         if any(code not in (DONE, LOST, AGAIN) for code in codes):
             return max(codes)

@@ -131,21 +131,21 @@ class Worker:
 def opening(program: Program = fulfil, *, wait_ms: int = 0) -> Life:
     """Return the life of a worker that opens the run by itself."""
 
-    def live(keeper: Keeper, fate: Fate) -> None:
+    def opened(keeper: Keeper, fate: Fate) -> None:
         with keeper.run(TASK, RUN_ID, wait_ms=wait_ms) as run:
             program(run)
 
-    return live
+    return opened
 
 
 def working(program: Program = fulfil) -> Life:
     """Return the life of a real `Worker`, until nothing is due; one thread calls at a time."""
 
-    def live(keeper: Keeper, fate: Fate) -> None:
+    def worked(keeper: Keeper, fate: Fate) -> None:
         keeper.program(TASK)(program)
         keeper.worker(is_burst=True, concurrency=1, poll_ms=10).run()
 
-    return live
+    return worked
 
 
 def hire(
@@ -179,14 +179,15 @@ def hire(
     os.close(down_end)
     code = FAILED
     try:
-        code = _live(workshop, Asking(up, down), owner, life, stops_at_calls=stops_at_calls)
+        code = live(workshop, Asking(up, down), owner, life, stops_at_calls=stops_at_calls)
     finally:
         os._exit(code)
 
 
-def _live(
-    workshop: Workshop, fate: Fate, owner: str | None, life: Life, *, stops_at_calls: bool
+def live(
+    workshop: Workshop, fate: Fate, owner: str | None, life: Life, *, stops_at_calls: bool = True
 ) -> int:
+    """Be a worker to its end, and return its exit code."""
     logging.getLogger("counterfoil.worker").addHandler(_Telling(workshop))
     logging.getLogger("counterfoil.worker").setLevel(logging.INFO)
     try:
