@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks import flat, group, replay, seal, step
+from benchmarks import flat, group, idle, pairs, replay, seal, step, takeover
 from benchmarks.figures import Figure, as_objects, as_table
 from benchmarks.stage import SCRATCH
 
@@ -16,6 +16,9 @@ BENCHMARKS = {
     "flat": flat.measure,
     "replay": replay.measure,
     "group": group.measure,
+    "pairs": pairs.measure,
+    "idle": idle.measure,
+    "takeover": takeover.measure,
 }
 
 
