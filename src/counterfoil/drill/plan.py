@@ -16,8 +16,10 @@ HEADS_WORDS = (SQLITE, POSTGRESQL, ETCD)
 STEPS = 6
 """Write steps of a run: two of each kind, so that a lease spans several."""
 
-CONCURRENCY = 4
-"""Runs that one worker has at once; the default of `counterfoil worker`."""
+CONCURRENCY = 8
+OPEN_RUNS = 3
+"""Runs that one worker may have at once, and runs that are open for each worker: with
+others killed and asleep there is still room, so that a takeover never waits for it."""
 
 CALL_SHARE = 3
 """A call may take this part of a lease: then one that hangs is noticed within it."""
@@ -70,8 +72,8 @@ class Plan:
 
     @property
     def open_runs_max(self) -> int:
-        """Runs that are open at once: fewer than workers can hold, so that some are free."""
-        return max(2, self.workers * CONCURRENCY * 3 // 4)
+        """Runs that are open at once."""
+        return self.workers * OPEN_RUNS
 
     @property
     def settle_seconds(self) -> float:
