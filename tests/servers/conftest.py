@@ -20,10 +20,10 @@ ETCD = "PostgreSQL and etcd"
 PAIRS = (JOINT, APART, MIXED, ETCD)
 
 TERMS = {
-    JOINT: {"ttl_ms": 600, "call_ms": 100},
-    APART: {"ttl_ms": 600, "call_ms": 100},
-    MIXED: {"ttl_ms": 600, "call_ms": 100},
-    ETCD: {"ttl_ms": 1_000, "call_ms": 100},
+    JOINT: {"ttl_ms": 800, "call_ms": 50},
+    APART: {"ttl_ms": 800, "call_ms": 50},
+    MIXED: {"ttl_ms": 800, "call_ms": 50},
+    ETCD: {"ttl_ms": 1_000, "call_ms": 50},
 }
 """Terms of leases that are waited for: longer than a call and its margin, and no longer than
 that; etcd counts in whole seconds."""

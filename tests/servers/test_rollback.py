@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,13 +23,11 @@ from counterfoil.core.errors import (
     LostRaceError,
     RollbackError,
 )
-from counterfoil.core.run import Phase
 from counterfoil.core.words import Level
-from counterfoil.engine import audit, control
 from counterfoil.local.etcd import LocalEtcd
 from counterfoil.local.postgres import LocalPostgres
-from counterfoil.testing.mortal import Death, Died, Fate, mortal
-from tests.support.pairs import DatabasePlace, EtcdPlace, Kind, Pair, Place
+from counterfoil.testing.mortal import Death, Died, Fate
+from tests.support.pairs import DatabasePlace, EtcdPlace, Kind, Pair, Place, has_completed, works
 from tests.support.postgres import execute, fresh_database
 from tests.support.stages import Form, PlayStage, files_stage, sandbox_stage, shop_stage
 
@@ -96,27 +94,14 @@ class Story(Fate):
 def lives(pair: Pair, stage: PlayStage, fate: Fate | None = None) -> None:
     """Let a worker live until it is done or dead, and leave its lease to time."""
     try:
-        with pair.joint() as joint:
-            parts = replace(stage.parts(), joint=joint)
-            stage.work(parts if fate is None else mortal(parts, fate))
+        works(pair, stage, fate)
     finally:
-        stage.close()
         pair.end_leases()
 
 
 def dies(pair: Pair, stage: PlayStage, fate: Fate) -> None:
     with pytest.raises(Died):
         lives(pair, stage, fate)
-
-
-def has_completed(pair: Pair, stage: PlayStage) -> bool:
-    """Return whether the run is completed, and its whole record holds."""
-    try:
-        parts = stage.parts()
-        audit.audit(parts, stage.run_id)
-        return control.show(parts, stage.run_id).run.phase is Phase.COMPLETED
-    finally:
-        stage.close()
 
 
 def restored(*places: Place) -> None:
@@ -285,7 +270,7 @@ def test_where_nobody_remembers_a_deduplicating_target_repeats_nothing(
         turned_back(pair, stage, end, *pair.places)
         lives(pair, stage)
         assert stage.effects() == ("A-7", "B-9")
-        assert has_completed(pair, stage)
+        assert has_completed(stage)
 
 
 # ---------------------------------------------------------------- one lost commit
@@ -320,7 +305,7 @@ def test_one_lost_receipt_is_asked_for_again(
         heads_lose(pair, stage, all_after=INTENT, dies_after=RECEIPT)
         lives(pair, stage)
         assert stage.effects() == ("A-7", "B-9")
-        assert has_completed(pair, stage)
+        assert has_completed(stage)
 
 
 @registers
@@ -355,7 +340,7 @@ def test_one_lost_intent_leads_to_the_same_key(kind: Kind, make: Make, tmp_path:
         heads_lose(pair, stage, all_after=FIRST_LEASE, dies_after=EFFECT)
         lives(pair, stage)
         assert stage.effects() == ("A-7", "B-9")
-        assert has_completed(pair, stage)
+        assert has_completed(stage)
 
 
 @registers
@@ -500,7 +485,7 @@ def test_a_server_that_is_brought_back_whole_takes_both_places_back(
         pair.end_leases()
         if target == "shop":
             lives(pair, stage)
-            assert has_completed(pair, stage)
+            assert has_completed(stage)
         else:
             with pytest.raises((RollbackError, FencedError)):
                 lives(pair, stage)

@@ -30,7 +30,7 @@ pytest_plugins = ["tests.support.etcd", "tests.support.postgres"]
 
 Tell = Callable[..., list[dict[str, Any]]]
 RIVALS, CLAIMS = "tests.support.rivals", "tests.support.claims"
-SEEDS = tuple(str(seed) for seed in range(8))
+SEEDS = tuple(str(seed) for seed in range(5))
 LEASE_LOST = "LeaseLostError, exit 5: "
 HELD = LEASE_LOST + r"'(ann|ben)' holds the run under lease \d+, which ends at \d+ ms"
 FASTER = "another worker was faster: the head is at generation"

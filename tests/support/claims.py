@@ -14,7 +14,7 @@ from counterfoil.keeper import Keeper
 from counterfoil.ports import Head
 from counterfoil.testing.mortal import Fate
 from tests.support.nursery import Life, Worker, hire, opening, working
-from tests.support.rivals import COMMITS, WAIT_MS, Task, main, told
+from tests.support.rivals import COMMITS, WAIT_MS, Task, lasting, main, told
 from tests.support.workshop import (
     RUN_ID,
     TASK,
@@ -24,7 +24,6 @@ from tests.support.workshop import (
     order_only,
 )
 
-LONG_MS = 30_000
 LOOKS_MAX = 1_500
 LOOK_S = 0.02
 """Together half a minute: the server's clock, or the end of a lease, on a busy machine."""
@@ -36,7 +35,7 @@ def after_the_end(workshop: Workshop, held_before: str) -> dict[str, object]:
     """Hold a worker that has listed an orphan until another has done it, then let it go on."""
     _orphan(workshop)
     slow = _listed(workshop, held_before)
-    first = hire(_long(workshop), owner="first", life=working())
+    first = hire(lasting(workshop), owner="first", life=working())
     code = first.run()
     slow.let_go()
     calls = slow.calls()
@@ -48,7 +47,7 @@ def after_a_release(workshop: Workshop, held_before: str) -> dict[str, object]:
     """Hold it until another has ordered and given the run up."""
     _orphan(workshop)
     slow = _listed(workshop, held_before)
-    first = hire(_long(workshop), owner="first", life=opening(order_only, wait_ms=WAIT_MS))
+    first = hire(lasting(workshop), owner="first", life=opening(order_only, wait_ms=WAIT_MS))
     code = first.run()
     slow.let_go()
     calls = slow.calls()
@@ -60,7 +59,7 @@ def meanwhile(workshop: Workshop, held_before: str) -> dict[str, object]:
     """Let it go on while another is about to act."""
     _orphan(workshop)
     slow = _listed(workshop, held_before)
-    first = hire(_long(workshop), owner="first", life=working())
+    first = hire(lasting(workshop), owner="first", life=working())
     first.until("adapter.execute")
     slow.let_go()
     calls = slow.calls()
@@ -86,7 +85,7 @@ def by_itself(workshop: Workshop, owner: str) -> dict[str, object]:
 
     _orphan(workshop)
     _until_claimable(workshop)
-    first = hire(_long(workshop), owner="first", life=live)
+    first = hire(lasting(workshop), owner="first", life=live)
     return told(workshop, [first], [first.run()])
 
 
@@ -100,15 +99,11 @@ def _orphan(workshop: Workshop) -> None:
 def _listed(workshop: Workshop, held_before: str) -> Worker:
     """Return a worker that has seen the run among those to claim, and has not claimed it."""
     _until_claimable(workshop)
-    slow = hire(_long(workshop), owner="slow", life=working())
+    slow = hire(lasting(workshop), owner="slow", life=working())
     slow.until("heads.claimable")
     slow.let_go()
     slow.until(held_before)
     return slow
-
-
-def _long(workshop: Workshop) -> Workshop:
-    return replace(workshop, ttl_ms=LONG_MS)
 
 
 # ---------------------------------------------------------------- terms shorter than the work
@@ -140,7 +135,7 @@ def in_doubt(workshop: Workshop, held_before: str) -> dict[str, object]:
 def _overtaken(workshop: Workshop, first: Worker) -> dict[str, object]:
     first.signal(signal.SIGSTOP)
     _until_claimable(workshop)
-    second = hire(_long(workshop), owner="second", life=working())
+    second = hire(lasting(workshop), owner="second", life=working())
     code = second.run()
     first.signal(signal.SIGCONT)
     first.let_go()
@@ -191,7 +186,7 @@ def cut(workshop: Workshop, seed: str) -> dict[str, object]:
             worker.until("adapter.execute")
         worker.kill()
     _until_claimable(workshop)
-    last = hire(_long(workshop), owner="last", life=working())
+    last = hire(lasting(workshop), owner="last", life=working())
     return told(workshop, [last], [last.run()])
 
 

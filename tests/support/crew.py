@@ -91,24 +91,31 @@ def _stop_at(
     workshop: Workshop, at: int, how: str, chance: random.Random, report: CrewReport
 ) -> None:
     sleeper = hire(workshop, owner="sleeper")
-    for _ in range(at):
-        sleeper.next_call()
-        sleeper.let_go()
-    name = sleeper.next_call()
+    name = advance(sleeper, at)
+    sleeps = how == "sleep" and name != ""
+    story = f"{how} before call {at}, {name}"
     report.names.append(name)
     report.kills += 1
-    if how == "kill":
-        sleeper.kill()
-    else:
+    if sleeps:
         sleeper.signal(signal.SIGSTOP)
-    story = f"{how} before call {at}, {name}"
+    else:
+        sleeper.kill()
     rivals = [hire(workshop, owner=f"rival-{n}", wait_ms=WAIT_MS) for n in range(RIVALS)]
-    codes = contend(rivals, sleeper if how == "sleep" else None, chance)
-    if how == "sleep":
+    codes = contend(rivals, sleeper if sleeps else None, chance)
+    if sleeps:
         report.note(workshop, sleeper, codes.pop(sleeper.pid), story)
     report.judge(workshop, ended(workshop, list(codes.values())), story)
     if list(workshop.leases()) != sorted(workshop.leases()):
         report.faults.append(f"{story}: two hands acted in turn: {workshop.leases()}")
+
+
+def advance(worker: Worker, calls: int) -> str:
+    """Let a worker make some calls; return the next one, or "" if it has ended by then."""
+    for _ in range(calls):
+        if not worker.next_call():
+            return ""
+        worker.let_go()
+    return worker.next_call()
 
 
 def contend(rivals: list[Worker], sleeper: Worker | None, chance: random.Random) -> dict[int, int]:

@@ -7,24 +7,34 @@ import itertools
 import os
 import shutil
 import subprocess
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import Protocol
 
+from counterfoil.core.run import Phase
+from counterfoil.engine import audit, control
 from counterfoil.local.etcd import LocalEtcd
 from counterfoil.local.postgres import find_binaries
 from counterfoil.ports import CheckpointStore, HeadRegister, Joint
 from counterfoil.stores import etcd, postgres, sqlite
+from counterfoil.testing.mortal import Fate, mortal
 from tests.support.etcd import fresh_prefix
 from tests.support.postgres import execute
-from tests.support.stages import Backend
+from tests.support.stages import Backend, PlayStage
 
 RUNS_MAX = 100
 NUMBERS = itertools.count()
+Way = Callable[[str], str]
 PEER = "http://127.0.0.1:1"
 """Of a cluster of one, which calls no peer."""
+
+
+def directly(url: str) -> str:
+    """Return the way to a server itself."""
+    return url
 
 
 class Place(Protocol):
@@ -147,11 +157,17 @@ class Pair(Backend):
         kind: Which places.
         store_place: Where checkpoints lie.
         heads_place: Where heads lie; the same place for a joint pair.
+        store_way: What leads to the server of the store, by url.
+        heads_way: What leads to that of the heads.
+        patience: How long etcd is waited for.
     """
 
     def __init__(self, kind: Kind, folder: Path, servers: "Servers") -> None:
         super().__init__()
         self.kind = kind
+        self.store_way: Way = directly
+        self.heads_way: Way = directly
+        self.patience = etcd.Patience()
         self.store_place: DatabasePlace | FolderPlace
         self.heads_place: DatabasePlace | EtcdPlace
         if kind is Kind.MIXED:
@@ -186,12 +202,13 @@ class Pair(Backend):
     def open_store(self, *, create: bool = False) -> CheckpointStore:
         if isinstance(self.store_place, FolderPlace):
             return sqlite.open_store(self.store_place.folder / "checkpoints.db", create=create)
-        return postgres.open_store(self.store_place.url, create=create)
+        return postgres.open_store(self.store_way(self.store_place.url), create=create)
 
     def open_heads(self, *, create: bool = False) -> HeadRegister:
         if isinstance(self.heads_place, EtcdPlace):
-            return etcd.open_heads(self.heads_place.url, create=create)
-        return postgres.open_heads(self.heads_place.url, create=create)
+            url = self.heads_way(self.heads_place.url)
+            return etcd.open_heads(url, create=create, patience=self.patience)
+        return postgres.open_heads(self.heads_way(self.heads_place.url), create=create)
 
     @contextmanager
     def joint(self) -> Generator[Joint | None]:
@@ -199,7 +216,7 @@ class Pair(Backend):
         if self.kind is not Kind.JOINT or not isinstance(self.store_place, DatabasePlace):
             yield None
             return
-        joint = postgres.open_joint(self.store_place.url)
+        joint = postgres.open_joint(self.store_way(self.store_place.url))
         try:
             yield joint
         finally:
@@ -238,3 +255,23 @@ class Servers(Protocol):
     def databases(self) -> tuple[str, str]: ...
 
     def etcd(self) -> LocalEtcd: ...
+
+
+def works(pair: Pair, stage: PlayStage, fate: Fate | None = None) -> None:
+    """Let a worker do a stage's program, and close what it opened, whatever happens."""
+    try:
+        with pair.joint() as joint:
+            parts = replace(stage.parts(), joint=joint)
+            stage.work(parts if fate is None else mortal(parts, fate))
+    finally:
+        stage.close()
+
+
+def has_completed(stage: PlayStage) -> bool:
+    """Return whether the run is completed, and its whole record holds."""
+    try:
+        parts = stage.parts()
+        audit.audit(parts, stage.run_id)
+        return control.show(parts, stage.run_id).run.phase is Phase.COMPLETED
+    finally:
+        stage.close()

@@ -32,7 +32,7 @@ from tests.support.workshop import (
 
 SHORT_TTL_MS = 1_000
 SHORT_CALL_MS = 200
-WAIT_MS = 30_000
+WAIT_MS = LONG_MS = 30_000
 COMMITS = ("heads.advance", "joint.commit")
 """Calls that move a head on: of one workshop, the one or the other."""
 
@@ -90,7 +90,7 @@ def _beside(
     workshop: Workshop, copy: Workshop, seed: str, *, owner: str | None = None
 ) -> dict[str, object]:
     wait_ms = WAIT_MS if workshop.heads_url else 0
-    workers = [hire(each, owner=owner, wait_ms=wait_ms) for each in (workshop, copy)]
+    workers = [hire(lasting(each), owner=owner, wait_ms=wait_ms) for each in (workshop, copy)]
     codes = race(workers, int(seed))
     return told(copy if codes[0] != DONE else workshop, workers, codes)
 
@@ -124,6 +124,11 @@ def _followed(workshop: Workshop, sleeper: Worker, program: Program) -> dict[str
     return told(workshop, [sleeper, successor], [sleeper.run(), code])
 
 
+def lasting(workshop: Workshop) -> Workshop:
+    """Return the same workshop for workers that nobody waits for: fast or slow, they keep it."""
+    return replace(workshop, ttl_ms=LONG_MS)
+
+
 def _name(workshop: Workshop, name: str) -> str | None:
     """Return a name for people on servers, and one that says who is alive in files."""
     return name if workshop.heads_url else None
@@ -138,7 +143,7 @@ def one_generation(workshop: Workshop, seed: str) -> dict[str, object]:
         first.let_go()
     first.until_one_of(COMMITS)
     first.signal(signal.SIGSTOP)
-    second = hire(workshop, owner="second", wait_ms=WAIT_MS)
+    second = hire(lasting(workshop), owner="second", wait_ms=WAIT_MS)
     second.until_one_of(COMMITS)
     first.signal(signal.SIGCONT)
     pair = [first, second]
@@ -157,7 +162,7 @@ def one_receipt(workshop: Workshop, seed: str) -> dict[str, object]:
     first = hire(workshop, owner="first", wait_ms=WAIT_MS)
     _until_found(first)
     first.signal(signal.SIGSTOP)
-    second = hire(workshop, owner="second", wait_ms=WAIT_MS)
+    second = hire(lasting(workshop), owner="second", wait_ms=WAIT_MS)
     _until_found(second)
     first.signal(signal.SIGCONT)
     pair = [first, second]

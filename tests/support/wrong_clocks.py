@@ -10,14 +10,13 @@ import subprocess
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 from counterfoil.engine.clock import SystemClock
-from tests.support.claims import LONG_MS
-from tests.support.crew import ended
+from tests.support.crew import advance, ended
 from tests.support.nursery import DONE, LOST, Asking, Report, Worker, hire, live, opening
-from tests.support.rivals import WAIT_MS, Task, main, race, told
+from tests.support.rivals import WAIT_MS, Task, lasting, main, race, told
 from tests.support.workshop import Workshop
 
 HOUR_S = 3_600
@@ -80,7 +79,7 @@ def be(up: str, down: str, fields: str, owner: str, wait_ms: str, *clock: str) -
 
 def ahead(workshop: Workshop, ahead_s: str) -> dict[str, object]:
     """Let a worker whose clock is wrong ask for a lease that stands."""
-    holder = hire(replace(workshop, ttl_ms=LONG_MS), owner="holder")
+    holder = hire(lasting(workshop), owner="holder")
     holder.until("adapter.execute")
     wrong = hire_with_clock(workshop, int(ahead_s), owner="wrong")
     code = wrong.run()
@@ -93,9 +92,7 @@ def behind(workshop: Workshop, ahead_s: str) -> dict[str, object]:
     holder = hire(workshop, owner="holder")
     holder.until("adapter.execute")
     holder.kill()
-    wrong = hire_with_clock(
-        replace(workshop, ttl_ms=LONG_MS), int(ahead_s), owner="wrong", wait_ms=WAIT_MS
-    )
+    wrong = hire_with_clock(lasting(workshop), int(ahead_s), owner="wrong", wait_ms=WAIT_MS)
     return told(workshop, [wrong], [wrong.run()])
 
 
@@ -104,7 +101,7 @@ def holding(workshop: Workshop, ahead_s: str) -> dict[str, object]:
     wrong = hire_with_clock(workshop, int(ahead_s), owner="wrong")
     wrong.until("adapter.execute")
     wrong.kill()
-    heir = hire(replace(workshop, ttl_ms=LONG_MS), owner="heir", wait_ms=WAIT_MS)
+    heir = hire(lasting(workshop), owner="heir", wait_ms=WAIT_MS)
     return told(workshop, [heir], [heir.run()])
 
 
@@ -142,10 +139,10 @@ def jumps(workshop: Workshop, seed: str) -> dict[str, object]:
     warp(file, 0)
     order = chance.sample([HOUR_S, -HOUR_S], 2)
     first = hire(workshop, owner="first")
-    reached = [_advance(first, chance.randrange(CALLS))]
+    reached = [advance(first, chance.randrange(CALLS))]
     warp(file, order[0])
     second = hire(workshop, owner="second")
-    reached.append(_advance(second, chance.randrange(CALLS)))
+    reached.append(advance(second, chance.randrange(CALLS)))
     warp(file, order[1])
     for worker, call in zip((first, second), reached, strict=True):
         if call:
@@ -159,15 +156,6 @@ def jumps(workshop: Workshop, seed: str) -> dict[str, object]:
     if list(leases) != sorted(leases):
         report.faults.append(f"{story}: two hands acted in turn: {leases}")
     return {"faults": report.faults, "codes": codes, "is_overtaken": codes == [LOST, DONE]}
-
-
-def _advance(worker: Worker, calls: int) -> str:
-    """Let a worker make some calls, and stop it before the next one; it may have ended."""
-    for _ in range(calls):
-        if not worker.next_call():
-            return ""
-        worker.let_go()
-    return worker.next_call()
 
 
 TASKS: dict[str, Task] = {
