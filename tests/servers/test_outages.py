@@ -11,17 +11,14 @@ from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 
 from counterfoil.core.errors import (
-    CounterfoilError,
     LostRaceError,
     UnavailableError,
     UnknownOutcomeError,
 )
-from counterfoil.core.words import Level
 from counterfoil.engine.clock import SystemClock
 from counterfoil.keeper import Keeper
 from counterfoil.local.etcd import LocalEtcd
@@ -29,6 +26,17 @@ from counterfoil.local.postgres import LocalPostgres
 from counterfoil.stores import postgres_pool
 from counterfoil.stores.etcd import Patience
 from counterfoil.testing.mortal import Fate, mortal
+from tests.support.meddling import (
+    DONE,
+    OUTAGES,
+    Meddling,
+    at_number,
+    calls_of,
+    first,
+    staged,
+    survives,
+    where,
+)
 from tests.support.outages import (
     HALF_ANSWER,
     HALF_REQUEST,
@@ -37,41 +45,63 @@ from tests.support.outages import (
     Cut,
     Network,
 )
-from tests.support.pairs import EtcdPlace, Kind, Pair, has_completed, works
+from tests.support.pairs import EtcdPlace, Kind, Pair, works
 from tests.support.postgres import fresh_database
-from tests.support.stages import Form, PlayStage, shop_stage
+from tests.support.stages import PlayStage
 
 pytest_plugins = ["tests.support.postgres", "tests.support.etcd"]
 
-EAGER = Form(merges=False)
-DONE = ("A-7", "B-9")
-SESSIONS_MAX = 4
-IN_FLIGHT_MS = 1_000
 HURRY = Patience(connect=0.5, ask=0.5, act=1.0, bound=1.0)
+IMPATIENT = "?timeout=1&connect_timeout=2"
 POOL_SECONDS = 0.3
 """In place of five: how long a port waits for a server that may be starting again."""
 
-OUTAGES = (LostRaceError, UnavailableError, UnknownOutcomeError)
-"""What a session may say of a server or a network. Anything else fails a test."""
-
-T = TypeVar("T")
-Moment = Callable[[int, str], object]
-"""What is told the number and the name of each call."""
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Started:
-    """Servers for a pair."""
+class Ground:
+    """Where pairs stand: servers of the session, each started when it is first asked for."""
 
-    urls: tuple[str, str]
-    nodes: LocalEtcd | None = None
+    request: pytest.FixtureRequest
+    folder: Path
+    query: str = ""
+
+    def pair(self, kind: Kind, *, query: str = "") -> Pair:
+        """Return a fresh pair, whose clients are in a hurry where there is etcd."""
+        pair = Pair(kind, self.folder, replace(self, query=query))
+        pair.patience = HURRY
+        return pair
 
     def databases(self) -> tuple[str, str]:
-        return self.urls
+        store, heads = self.request.getfixturevalue("databases")
+        return f"{store}{self.query}", f"{heads}{self.query}"
 
     def etcd(self) -> LocalEtcd:
-        assert self.nodes is not None
-        return self.nodes
+        name = "cluster" if "cluster" in self.request.fixturenames else "etcd"
+        server: LocalEtcd = self.request.getfixturevalue(name)
+        return server
+
+    def ports(self, pair: Pair) -> tuple[int, int]:
+        """Return where the servers of a pair listen."""
+        server: LocalPostgres = self.request.getfixturevalue("postgres")
+        if isinstance(pair.heads_place, EtcdPlace):
+            return server.port, int(self.etcd().endpoints[0].rpartition(":")[2])
+        return server.port, server.port
+
+    @contextmanager
+    def behind(self, pair: Pair) -> Generator[dict[str, Network]]:
+        """Put a network of its own before each place of a pair; one place has one."""
+        store_port, heads_port = self.ports(pair)
+        with ExitStack() as stack:
+            store = heads = stack.enter_context(Network(store_port))
+            if pair.kind is not Kind.JOINT:
+                heads = stack.enter_context(Network(heads_port))
+            pair.store_way, pair.heads_way = store.through, heads.through
+            yield {"store": store, "heads": heads, "joint": store}
+
+
+@pytest.fixture
+def ground(request: pytest.FixtureRequest, tmp_path: Path) -> Ground:
+    return Ground(request=request, folder=tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -98,85 +128,6 @@ def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(postgres_pool, "WAIT_SECONDS", POOL_SECONDS)
 
 
-class Meddling(Fate):
-    """Lets something happen right before or right after calls."""
-
-    def __init__(
-        self,
-        before: Moment = lambda *_: None,
-        after: Moment = lambda *_: None,
-    ) -> None:
-        super().__init__()
-        self._before, self._after = before, after
-
-    def call(self, name: str, act: Callable[[], T]) -> T:
-        number = len(self.calls)
-        self._before(number, name)
-        try:
-            return super().call(name, act)
-        finally:
-            self._after(number, name)
-
-
-def at_number(wanted: int, act: Callable[[], object]) -> Moment:
-    """Return what acts at the call with this number, from 0."""
-    return lambda number, _: act() if number == wanted else None
-
-
-def first(wanted: str, act: Callable[[], object]) -> Moment:
-    """Return what acts at the first call of this name."""
-    left = [act]
-    return lambda _, name: left.pop()() if name == wanted and left else None
-
-
-def nothing() -> None:
-    """Mend nothing."""
-
-
-def survives(
-    pair: Pair, stage: PlayStage, fate: Fate, heal: Callable[[], object] = nothing
-) -> list[CounterfoilError]:
-    """Let sessions follow each other until the run is done; return how they ended.
-
-    Only the first one has a fate; then the world is mended, and leases are over.
-    """
-    errors: list[CounterfoilError] = []
-    for session in range(SESSIONS_MAX):
-        try:
-            works(pair, stage, fate if session == 0 else None)
-        except OUTAGES as error:
-            errors.append(error)
-        heal()
-        pair.end_leases()
-        stage.wait()
-        if len(errors) == session:
-            break
-    assert stage.effects() == DONE
-    assert has_completed(stage)
-    return errors
-
-
-@contextmanager
-def staged(pair: Pair) -> Generator[PlayStage]:
-    """Return a shop that can be asked by key, and does again what it is told again."""
-    made = shop_stage(pair, level=Level.QUERYABLE, in_flight_ms=IN_FLIGHT_MS, form=EAGER)
-    with made as stage:
-        yield stage
-
-
-def calls_of(pair: Pair) -> list[str]:
-    """Return the calls of a session that nothing befalls."""
-    fate = Fate()
-    with staged(pair) as stage:
-        assert survives(pair, stage, fate) == []
-    return fate.calls
-
-
-def where(calls: list[str], *names: str) -> list[int]:
-    """Return the numbers of calls with one of these beginnings."""
-    return [number for number, name in enumerate(calls) if name.startswith(names)]
-
-
 # ---------------------------------------------------------------- PostgreSQL crashes
 
 
@@ -188,36 +139,39 @@ def running_again(server: LocalPostgres) -> Generator[None]:
         server.start()
 
 
-@pytest.mark.parametrize("kind", [Kind.JOINT, Kind.APART], ids=lambda kind: kind.value)
+EVERY = {Kind.JOINT: 1, Kind.APART: 3}
+"""Of how many calls one is preceded by a crash: two databases are crashed as one is."""
+
+
+@pytest.mark.parametrize("kind", EVERY, ids=lambda kind: kind.value)
 def test_a_crash_between_any_two_calls_is_survived(
-    kind: Kind, postgres: LocalPostgres, databases: tuple[str, str], tmp_path: Path
+    kind: Kind, postgres: LocalPostgres, ground: Ground
 ) -> None:
-    pair = Pair(kind, tmp_path, Started(urls=databases))
+    pair = ground.pair(kind)
 
     def crash() -> None:
         postgres.crash()
         postgres.start()
 
     with running_again(postgres):
-        for at in range(len(calls_of(pair))):
+        for at in range(0, len(calls_of(pair)), EVERY[kind]):
             with staged(pair) as stage:
                 survives(pair, stage, Meddling(at_number(at, crash)))
 
 
 @pytest.mark.parametrize("kind", [Kind.JOINT, Kind.APART, Kind.MIXED], ids=lambda k: k.value)
 def test_a_server_that_stays_down_ends_a_session_before_it_acts_unrecorded(
-    kind: Kind, postgres: LocalPostgres, databases: tuple[str, str], tmp_path: Path
+    kind: Kind, postgres: LocalPostgres, ground: Ground
 ) -> None:
-    pair = Pair(kind, tmp_path, Started(urls=databases))
+    pair = ground.pair(kind)
     with running_again(postgres):
         commits = where(calls_of(pair), "heads.advance", "joint.commit")
         for at in commits[:4]:
             with staged(pair) as stage:
-                recorded = (commits.index(at) + 1) // 2
                 fate = Meddling(at_number(at, postgres.crash))
                 with pytest.raises((UnavailableError, UnknownOutcomeError)):
                     works(pair, stage, fate)
-                assert len(stage.effects()) == recorded
+                assert len(stage.effects()) == fate.calls[:at].count("adapter.execute")
                 assert "adapter.execute" not in fate.calls[at:]
                 postgres.start()
                 pair.end_leases()
@@ -229,10 +183,8 @@ INSTANTS = (0.0, 0.01, 0.02, 0.04, 0.06, 0.09, 0.13, 0.18)
 """Seconds after a session began."""
 
 
-def test_a_crash_at_any_instant_is_survived(
-    postgres: LocalPostgres, databases: tuple[str, str], tmp_path: Path
-) -> None:
-    pair = Pair(Kind.JOINT, tmp_path, Started(urls=databases))
+def test_a_crash_at_any_instant_is_survived(postgres: LocalPostgres, ground: Ground) -> None:
+    pair = ground.pair(Kind.JOINT)
 
     def crash_after(seconds: float) -> None:
         select.select([], [], [], seconds)
@@ -251,10 +203,9 @@ def test_a_crash_at_any_instant_is_survived(
 
 
 def test_a_leader_that_dies_before_any_commit_or_effect_is_survived(
-    cluster: LocalEtcd, databases: tuple[str, str], tmp_path: Path
+    cluster: LocalEtcd, ground: Ground
 ) -> None:
-    pair = Pair(Kind.ETCD, tmp_path, Started(urls=databases, nodes=cluster))
-    pair.patience = HURRY
+    pair = ground.pair(Kind.ETCD)
     killed: list[int] = []
 
     def kill() -> None:
@@ -275,10 +226,9 @@ def test_a_leader_that_dies_before_any_commit_or_effect_is_survived(
     ],
 )
 def test_without_a_quorum_nothing_is_done_that_is_not_on_record(
-    call: str, recorded: int, cluster: LocalEtcd, databases: tuple[str, str], tmp_path: Path
+    call: str, recorded: int, cluster: LocalEtcd, ground: Ground
 ) -> None:
-    pair = Pair(Kind.ETCD, tmp_path, Started(urls=databases, nodes=cluster))
-    pair.patience = HURRY
+    pair = ground.pair(Kind.ETCD)
 
     def kill_two() -> None:
         cluster.kill(0)
@@ -300,57 +250,41 @@ def test_without_a_quorum_nothing_is_done_that_is_not_on_record(
 # ---------------------------------------------------------------- networks
 
 
-@contextmanager
-def behind(pair: Pair, servers: tuple[int, int]) -> Generator[dict[str, Network]]:
-    """Put a network of its own before each place of a pair; one place has one."""
-    with ExitStack() as stack:
-        store = stack.enter_context(Network(servers[0]))
-        heads = store if pair.kind is Kind.JOINT else stack.enter_context(Network(servers[1]))
-        pair.store_way, pair.heads_way = store.through, heads.through
-        yield {"store": store, "heads": heads, "joint": store}
-
-
 CUTS = {
     "the request is lost": LOST_REQUEST,
     "half of the request is lost": HALF_REQUEST,
     "the answer is lost": LOST_ANSWER,
     "half of the answer is lost": HALF_ANSWER,
 }
-PLACES = ("store.", "heads.", "joint.")
+WRITES = ("store.put", "store.mark", "joint.commit", "heads.create", "heads.advance")
+PLACES = {
+    Kind.JOINT: ("store.", "heads.", "joint."),
+    Kind.APART: ("store.", "heads."),
+    Kind.ETCD: ("heads.",),
+}
+"""What goes over a network that is cut; of a pair with etcd, what no other pair has."""
 
 
 @pytest.mark.parametrize("cut", CUTS.values(), ids=CUTS)
-@pytest.mark.parametrize("kind", Kind, ids=lambda kind: kind.value)
+@pytest.mark.parametrize("kind", PLACES, ids=lambda kind: kind.value)
 def test_a_connection_that_breaks_in_any_call_is_survived(
-    kind: Kind,
-    cut: Cut,
-    postgres: LocalPostgres,
-    etcd: LocalEtcd,
-    databases: tuple[str, str],
-    tmp_path: Path,
+    kind: Kind, cut: Cut, ground: Ground
 ) -> None:
-    pair = Pair(kind, tmp_path, Started(urls=databases, nodes=etcd))
+    pair = ground.pair(kind)
     calls = calls_of(pair)
-    with behind(pair, (postgres.port, heads_port(pair, postgres, etcd))) as networks:
-        for at in remote(pair, calls):
+    at_all = [
+        number
+        for number in where(calls, *PLACES[kind])
+        if calls[number] in WRITES or cut.after_bytes == 0
+    ]
+    with ground.behind(pair) as networks:
+        for at in at_all:
             network = networks[calls[at].partition(".")[0]]
             before = network.cuts
             with staged(pair) as stage:
                 fate = Meddling(at_number(at, lambda network=network: network.cut(cut)))
                 survives(pair, stage, fate, network.heal)
             assert network.cuts == before + 1
-
-
-def remote(pair: Pair, calls: list[str]) -> list[int]:
-    """Return the numbers of calls that go over a network."""
-    places = ("heads.",) if pair.kind is Kind.MIXED else PLACES
-    return where(calls, *places)
-
-
-def heads_port(pair: Pair, postgres: LocalPostgres, etcd: LocalEtcd) -> int:
-    if isinstance(pair.heads_place, EtcdPlace):
-        return int(etcd.endpoints[0].rpartition(":")[2])
-    return postgres.port
 
 
 @pytest.mark.parametrize("how", [Network.refuse, Network.stall], ids=["refuses", "stalls"])
@@ -367,15 +301,10 @@ def test_while_a_place_is_out_of_reach_nothing_is_done_that_is_not_on_record(
     kind: Kind,
     place: str,
     how: Callable[[Network], None],
-    postgres: LocalPostgres,
-    etcd: LocalEtcd,
-    databases: tuple[str, str],
-    tmp_path: Path,
+    ground: Ground,
 ) -> None:
-    urls = tuple(f"{url}?timeout=1" for url in databases)
-    pair = Pair(kind, tmp_path, Started(urls=(urls[0], urls[1]), nodes=etcd))
-    pair.patience = HURRY
-    with behind(pair, (postgres.port, heads_port(pair, postgres, etcd))) as networks:
+    pair = ground.pair(kind, query=IMPATIENT)
+    with ground.behind(pair) as networks:
         network = networks[place]
         for call, recorded in ((FIRST_CALL[place], 0), ("adapter.execute", 1)):
             with staged(pair) as stage:
@@ -435,15 +364,10 @@ class TimedStage:
 def test_no_call_starts_that_could_outlast_a_lease_that_cannot_be_renewed(
     kind: Kind,
     how: Callable[[Network], None],
-    postgres: LocalPostgres,
-    etcd: LocalEtcd,
-    databases: tuple[str, str],
-    tmp_path: Path,
+    ground: Ground,
 ) -> None:
-    urls = (databases[0], f"{databases[1]}?timeout=1")
-    pair = Pair(kind, tmp_path, Started(urls=urls, nodes=etcd))
-    pair.patience = HURRY
-    with behind(pair, (postgres.port, heads_port(pair, postgres, etcd))) as networks:
+    pair = ground.pair(kind, query=IMPATIENT)
+    with ground.behind(pair) as networks:
 
         def lose_touch() -> None:
             how(networks["heads"])
@@ -460,11 +384,9 @@ def test_no_call_starts_that_could_outlast_a_lease_that_cannot_be_renewed(
             assert scene.stage.effects() == DONE
 
 
-def test_a_worker_that_was_cut_off_past_its_lease_finds_the_run_taken(
-    postgres: LocalPostgres, databases: tuple[str, str], tmp_path: Path
-) -> None:
-    pair = Pair(Kind.APART, tmp_path, Started(urls=databases))
-    with behind(pair, (postgres.port, postgres.port)) as networks, timed(pair) as scene:
+def test_a_worker_that_was_cut_off_past_its_lease_finds_the_run_taken(ground: Ground) -> None:
+    pair = ground.pair(Kind.APART)
+    with ground.behind(pair) as networks, timed(pair) as scene:
 
         def be_overtaken() -> None:
             networks["heads"].refuse()

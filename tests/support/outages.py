@@ -159,6 +159,8 @@ class Network:
             socket.create_connection((HOST, self._server_port)) as server,
         ):
             link = client, server
+            for end in link:
+                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with self._lock:
                 self._links.add(link)
             try:

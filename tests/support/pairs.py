@@ -23,7 +23,7 @@ from counterfoil.stores import etcd, postgres, sqlite
 from counterfoil.testing.mortal import Fate, mortal
 from tests.support.etcd import fresh_prefix
 from tests.support.postgres import execute
-from tests.support.stages import Backend, PlayStage
+from tests.support.stages import INCARNATION, Backend, PlayStage
 
 RUNS_MAX = 100
 NUMBERS = itertools.count()
@@ -58,7 +58,7 @@ class DatabasePlace:
 
     def __init__(self, database: str, folder: Path) -> None:
         self.schema = f"place_{next(NUMBERS)}"
-        self.url = f"{database}?schema={self.schema}"
+        self.url = f"{database}{'&' if '?' in database else '?'}schema={self.schema}"
         self._database = database
         self._file = folder / f"{self.schema}.dump"
 
@@ -144,10 +144,14 @@ class EtcdPlace:
 class Kind(Enum):
     """Which places go together."""
 
+    FILES = "two files of SQLite"
     JOINT = "one PostgreSQL database"
     APART = "two PostgreSQL databases"
     MIXED = "SQLite and PostgreSQL"
     ETCD = "PostgreSQL and etcd"
+
+
+SERVERS = tuple(kind for kind in Kind if kind is not Kind.FILES)
 
 
 class Pair(Backend):
@@ -169,12 +173,14 @@ class Pair(Backend):
         self.heads_way: Way = directly
         self.patience = etcd.Patience()
         self.store_place: DatabasePlace | FolderPlace
-        self.heads_place: DatabasePlace | EtcdPlace
-        if kind is Kind.MIXED:
+        self.heads_place: DatabasePlace | FolderPlace | EtcdPlace
+        if kind in {Kind.FILES, Kind.MIXED}:
             self.store_place = FolderPlace(folder / "project")
         else:
             self.store_place = DatabasePlace(servers.databases()[0], folder)
-        if kind is Kind.ETCD:
+        if kind is Kind.FILES:
+            self.heads_place = FolderPlace(folder / "state")
+        elif kind is Kind.ETCD:
             self.heads_place = EtcdPlace(servers.etcd(), folder)
         elif kind is Kind.JOINT and isinstance(self.store_place, DatabasePlace):
             self.heads_place = self.store_place
@@ -205,6 +211,13 @@ class Pair(Backend):
         return postgres.open_store(self.store_way(self.store_place.url), create=create)
 
     def open_heads(self, *, create: bool = False) -> HeadRegister:
+        if isinstance(self.heads_place, FolderPlace):
+            return sqlite.open_heads(
+                self.heads_place.folder / "heads.db",
+                create=create,
+                now_ms=self.clock.now_ms,
+                incarnation=lambda: INCARNATION,
+            )
         if isinstance(self.heads_place, EtcdPlace):
             url = self.heads_way(self.heads_place.url)
             return etcd.open_heads(url, create=create, patience=self.patience)
@@ -241,7 +254,10 @@ class Pair(Backend):
 
     def empty_heads(self) -> None:
         """Lose every head, and keep the register and its name."""
-        if isinstance(self.heads_place, EtcdPlace):
+        if isinstance(self.heads_place, FolderPlace):
+            self.heads_place.wipe()
+            self.open_heads(create=True).close()
+        elif isinstance(self.heads_place, EtcdPlace):
             prefix = self.heads_place.url.rpartition("/")[2]
             for kind in ("head", "hold", "until"):
                 self.heads_place.server._tell("del", "--prefix", f"{prefix}/{kind}/")
