@@ -25,6 +25,7 @@ from counterfoil.core.errors import (
     CounterfoilError,
     LeaseLostError,
     StaleHeadError,
+    UnavailableError,
     UnknownOutcomeError,
 )
 from counterfoil.core.inputs import Migrated, Rules, Step
@@ -174,9 +175,19 @@ class Ledger:
         raise UnknownOutcomeError("the register does not answer", expected.run_id)
 
     def _learn(self, checkpoint: Digest, error: CounterfoilError) -> Head | None:
-        """Read the head after a refusal or silence: None means send the same again."""
+        """Read the head after a refusal or silence: None means send the same again.
+
+        Raises:
+            UnknownOutcomeError: The head cannot be read, so that nobody knows.
+            LostRaceError: Another worker holds or moved the run.
+        """
         before = self.head
-        present = self.parts.heads.read(before.run_id)
+        try:
+            present = self.parts.heads.read(before.run_id)
+        except UnavailableError as silence:
+            raise UnknownOutcomeError(
+                "the register does not say what became of a commit", before.run_id
+            ) from silence
         if present is None:
             raise StaleHeadError("the head is gone", before.run_id) from error
         is_mine = (present.nonce, present.lease_version) == (before.nonce, before.lease_version)
