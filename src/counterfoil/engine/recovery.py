@@ -84,7 +84,7 @@ def open_run(parts: Parts, task: Task, run_id: RunId, *, wait_ms: int = 0) -> Op
         IntegrityError: The member that says why.
         UnavailableError: A store, register or environment cannot be reached.
     """
-    head = parts.heads.read(run_id) or _head_of_stored(parts, run_id)
+    head = _registered_head(parts, run_id)
     if head is None:
         created = _create(parts, task, run_id)
         if created is not None:
@@ -118,14 +118,14 @@ def known_head(parts: Parts, run_id: RunId) -> Head:
         UnknownRunError: There is no such run.
         HeadMissingError: The store holds checkpoints of it, and the register no head.
     """
-    head = parts.heads.read(run_id) or _head_of_stored(parts, run_id)
+    head = _registered_head(parts, run_id)
     if head is None:
         raise UnknownRunError("the register has no such run", run_id)
     return head
 
 
-def _head_of_stored(parts: Parts, run_id: RunId) -> Head | None:
-    """Return the head of a run that was just not registered; None when it is new.
+def _registered_head(parts: Parts, run_id: RunId) -> Head | None:
+    """Return the head of a run; None when the run is new.
 
     Rows beyond the first are an alarm only if there is still no head: another worker may
     have created the run, and moved it on, between the two reads.
@@ -133,7 +133,11 @@ def _head_of_stored(parts: Parts, run_id: RunId) -> Head | None:
     Raises:
         HeadMissingError: The store holds checkpoints of it, and the register no head.
     """
-    if not any(genuine_header(parts, row) for row in parts.store.trace(run_id, 0, BEYOND_PAGE)):
+    head = parts.heads.read(run_id)
+    if head is not None:
+        return head
+    rows = parts.store.trace(run_id, 0, BEYOND_PAGE)
+    if not any(genuine_header(parts, row) for row in rows):
         return None
     head = parts.heads.read(run_id)
     if head is None:
