@@ -9,7 +9,9 @@ from msgspec.structs import replace
 
 from counterfoil.core.errors import (
     ApprovalError,
+    CounterfoilError,
     FencedError,
+    FormatError,
     FrozenError,
     IntegrityError,
     LeaseLostError,
@@ -17,7 +19,7 @@ from counterfoil.core.errors import (
     TerminalError,
     UnavailableError,
 )
-from counterfoil.core.receipt import Receipt
+from counterfoil.core.receipt import LookUp, Receipt
 from counterfoil.core.review import DECISION_TYPE, CaseReason, Decision, Verdict, decision_for
 from counterfoil.core.run import Phase
 from counterfoil.core.trace import Outcome
@@ -313,9 +315,8 @@ def test_a_decision_waits_while_the_target_does_not_answer(left: int) -> None:
     assert run.state.phase is Phase.RUNNING
 
 
-@pytest.mark.parametrize("standing", [pytest.param(1, id="T22 no side effect")])
-def test_a_refused_decision_does_not_forbid_the_key(standing: int) -> None:
-    at = desk(approval_kinds=())
+def _in_another_world(at: Desk) -> Session:
+    """Return a frozen run whose call may be under way, in a world that is another one."""
     run = at.run(wrap=DiesBeforeTheCall)
     run.propose(write(run))
     with pytest.raises(Killed):
@@ -324,7 +325,13 @@ def test_a_refused_decision_does_not_forbid_the_key(standing: int) -> None:
     run = at.run()
     with pytest.raises(FrozenError):
         run.settle()
-    heard: list[str] = []
+    return run
+
+
+@pytest.mark.parametrize("standing", [pytest.param(1, id="T22 no side effect")])
+def test_a_refused_decision_does_not_forbid_the_key(standing: int) -> None:
+    at = desk(approval_kinds=())
+    run, heard = _in_another_world(at), list[str]()
     forbid = at.scene.world.forbid
     at.scene.world.forbid = lambda *given: heard.append("forbid") or forbid(*given)  # type: ignore[method-assign]  # the world of this test alone
     at.hand(decided(at, run, Verdict.REPLAN, expires_at_ms=1))
@@ -332,6 +339,39 @@ def test_a_refused_decision_does_not_forbid_the_key(standing: int) -> None:
     at.hand(decided(at, run, Verdict.REPLAN))
     run.settle()
     assert (run.state.phase, len(heard)) == (Phase.RUNNING, standing)
+
+
+@pytest.mark.parametrize("count", [pytest.param(1, id="T22 an abort")])
+def test_an_abort_that_was_decided_makes_the_key_impossible(count: int) -> None:
+    at = desk(approval_kinds=())
+    run, heard = _in_another_world(at), list[str]()
+    forbid = at.scene.world.forbid
+    at.scene.world.forbid = lambda *given: heard.append("forbid") or forbid(*given)  # type: ignore[method-assign]  # the world of this test alone
+    at.hand(decided(at, run, Verdict.ABORT))
+    with pytest.raises(TerminalError):
+        run.settle()
+    assert (run.state.phase, len(heard)) == (Phase.FAILED, count)
+
+
+@pytest.mark.parametrize(
+    "error", [FencedError("a newer lease stands"), FormatError("the journal is damaged")]
+)
+def test_what_no_session_survives_goes_through_while_a_decision_is_applied(
+    error: CounterfoilError,
+) -> None:
+    at = desk(approval_kinds=())
+    run = _in_another_world(at)
+
+    def forbid(*given: object) -> LookUp:
+        raise error
+
+    at.scene.world.forbid = forbid  # type: ignore[method-assign]  # the world of this test alone
+    at.hand(decided(at, run, Verdict.REPLAN))
+    with pytest.raises(type(error)):
+        run.settle()
+    assert run.state.phase is Phase.NEEDS_REVIEW
+    with pytest.raises(type(error)):
+        run.propose(write(run))
 
 
 @pytest.mark.parametrize("level", [pytest.param(Level.CONDITIONAL, id="T22 a late call")])

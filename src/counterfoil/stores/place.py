@@ -71,7 +71,7 @@ def make_folder(folder: Path) -> None:
     try:
         for missing in reversed([at for at in (folder, *folder.parents) if not at.exists()]):
             missing.mkdir(mode=0o700, exist_ok=True)
-            _make_durable(missing)
+            make_durable(missing)
     except OSError as error:
         raise UnavailableError(f"cannot create the folder {folder}: {error.strerror}") from error
 
@@ -89,12 +89,19 @@ def sync_folder(folder: Path) -> None:
         os.close(folder_fd)
 
 
-def _make_durable(folder: Path) -> None:
-    """Sync the folder above one that is new; one that may not last is taken away again."""
+def make_durable(path: Path) -> None:
+    """Sync the folder of a new file or folder; one that may not last is taken away again.
+
+    Raises:
+        OSError: It cannot be synced.
+    """
     try:
-        sync_folder(folder.parent)
+        sync_folder(path.parent)
     except OSError:
-        folder.rmdir()
+        if path.is_dir():
+            path.rmdir()
+        else:
+            path.unlink(missing_ok=True)
         raise
 
 

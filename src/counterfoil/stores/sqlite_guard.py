@@ -66,19 +66,10 @@ def raise_guard(path: Path) -> bool:
         for each in (log_of(path), guard_of(path)):
             is_new = make_empty(each)
             if is_new:
-                _make_durable(each)
+                place.make_durable(each)
     except OSError as error:
         raise UnavailableError(f"cannot guard {path}: {error.strerror}") from error
     return is_new
-
-
-def _make_durable(path: Path) -> None:
-    """Sync the folder of a file that is new; one that may not last is taken away again."""
-    try:
-        place.sync_folder(path.parent)
-    except OSError:
-        path.unlink(missing_ok=True)
-        raise
 
 
 def lower_guard(path: Path) -> None:
