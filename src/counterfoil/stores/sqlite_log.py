@@ -2,7 +2,11 @@
 
 SQLite believes a log up to the first frame whose checksum fails, and takes the rest for
 the torn end of a crash. A crash tears at most one commit, the one that was not yet
-acknowledged. More of them behind the tear mean that the log was damaged later.
+acknowledged. Two commits in one unbroken chain of checksums behind the tear mean that the
+log was damaged later.
+
+Where several writers die in a row, each tears a commit that begins where the one before
+did. What stays of an earlier one behind a later one does not continue its chain.
 
 Source:
     https://www.sqlite.org/fileformat2.html, section 4, the write-ahead log.
@@ -36,29 +40,49 @@ def has_lost_commits(log: bytes, *, page_bytes: int, believed: int) -> bool:
         page_bytes: Size of a page in this database.
         believed: Number of frames that SQLite reads, counted from the first.
     """
-    if len(log) < HEADER.size + FRAME.size:
-        return False
-    frames = [
-        FRAME.unpack_from(log, at)
-        for at in range(
-            HEADER.size, len(log) - FRAME.size - page_bytes + 1, FRAME.size + page_bytes
-        )
-    ]
-    if not frames:
+    step = FRAME.size + page_bytes
+    starts = range(HEADER.size, len(log) - step + 1, step)
+    if not starts:
         return False
     # Frames of an older round stay in the file until they are written over; their salts
     # differ from the header's. A damaged header cannot say, so the first frame does.
-    salts = HEADER.unpack_from(log)[4:6] if _has_header(log) else frames[0][2:4]
-    commits = [frame for frame in frames[believed:] if frame[1] and frame[2:4] == salts]
-    return len(commits) > TORN_COMMITS_MAX
+    first = FRAME.unpack_from(log, starts[0])
+    salts = HEADER.unpack_from(log)[4:6] if _has_header(log) else first[2:4]
+    commits, sums = 0, None
+    for start in starts[believed:]:
+        frame = FRAME.unpack_from(log, start)
+        if frame[2:4] != salts:
+            commits, sums = 0, None
+            continue
+        goes_on = sums is not None and _added(log, start, page_bytes, sums) == frame[4:6]
+        commits = (commits if goes_on else 0) + bool(frame[1])
+        if commits > TORN_COMMITS_MAX:
+            return True
+        sums = frame[4:6]
+    return False
+
+
+def _added(log: bytes, start: int, page_bytes: int, sums: tuple[int, ...]) -> tuple[int, int]:
+    """Return the checksums of a frame that follows one with these."""
+    order = _order(log)
+    first, second = sums
+    page = start + FRAME.size
+    for part in (log[start : start + 8], log[page : page + page_bytes]):
+        first, second = _summed(part, order, first, second)
+    return first, second
 
 
 def _has_header(log: bytes) -> bool:
     """Return whether the checksum of the header holds."""
-    words = HEADER.unpack_from(log)
-    order = ">" if words[0] == BIG_ENDIAN_SUMS else "<"
-    first, second = 0, 0
-    for even, odd in struct.iter_unpack(f"{order}2I", log[:24]):
+    return _summed(log[:24], _order(log), 0, 0) == HEADER.unpack_from(log)[6:]
+
+
+def _order(log: bytes) -> str:
+    return ">" if HEADER.unpack_from(log)[0] == BIG_ENDIAN_SUMS else "<"
+
+
+def _summed(part: bytes, order: str, first: int, second: int) -> tuple[int, int]:
+    for even, odd in struct.iter_unpack(f"{order}2I", part):
         first = (first + even + second) & 0xFFFFFFFF
         second = (second + odd + first) & 0xFFFFFFFF
-    return bool((first, second) == words[6:])
+    return first, second

@@ -316,6 +316,37 @@ def test_what_an_older_round_left_in_a_log_is_no_damage(tmp_path: Path) -> None:
     assert not has_lost_commits(log, page_bytes=HEADS_PAGE_BYTES, believed=believed)
 
 
+def grown(folder: Path, name: str, pages: int) -> bytes:
+    """Return the log of a copy of a database to which one commit of so many pages was added."""
+    copy = folder / name
+    shutil.copytree(folder / "base", copy)
+    with closing(sqlite3.connect(copy / "file.db", isolation_level=None)) as connection:
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+        connection.execute("INSERT INTO part VALUES (zeroblob(?))", (pages * HEADS_PAGE_BYTES,))
+        return (copy / "file.db-wal").read_bytes()
+
+
+@pytest.mark.parametrize("pages", [(40, 4), (40, 20, 3), (3, 40)])
+def test_commits_torn_in_a_row_at_the_same_place_are_no_damage(
+    pages: tuple[int, ...], tmp_path: Path
+) -> None:
+    live = tmp_path / "live"
+    live.mkdir()
+    with closing(sqlite3.connect(live / "file.db", isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("CREATE TABLE part (bytes BLOB)")
+        connection.execute("INSERT INTO part VALUES (zeroblob(9))")
+        shutil.copytree(live, tmp_path / "base")
+    base = (tmp_path / "base" / "file.db-wal").read_bytes()
+    believed = (len(base) - HEADER.size) // (FRAME.size + HEADS_PAGE_BYTES)
+    log = b""
+    for number, size in enumerate(pages):  # each begins where the one before did
+        later = grown(tmp_path, str(number), size)
+        assert later.startswith(base)
+        log = later + log[len(later) :]
+    assert not has_lost_commits(log, page_bytes=HEADS_PAGE_BYTES, believed=believed)
+
+
 @pytest.mark.parametrize("log", [b"", b"\x00" * 40, b"\x00" * 5_000])
 def test_a_log_without_frames_has_lost_nothing(log: bytes) -> None:
     assert not has_lost_commits(log, page_bytes=HEADS_PAGE_BYTES, believed=0)
