@@ -35,11 +35,20 @@ max(floor_ms, coalesce(
     (SELECT max(acted_at_ms) FROM head INDEXED BY head_ahead WHERE is_ahead = 1), 0
 ))
 """
-_FREE = (
-    _HEADS
-    + f"WHERE status = 'active' AND expires_at_ms <= max({_FLOOR}, ?) "
-    + "ORDER BY expires_at_ms, run_id LIMIT ?"
+_FREE = f"""
+WITH present (now_ms) AS (SELECT max({_FLOOR}, ?1) FROM register),
+free AS (
+    SELECT * FROM head INDEXED BY head_free
+    WHERE status = 'active' AND nonce = '' AND expires_at_ms <= (SELECT now_ms FROM present)
+    ORDER BY expires_at_ms, run_id LIMIT ?2
+),
+over AS (
+    SELECT * FROM head INDEXED BY head_held
+    WHERE status = 'active' AND nonce <> '' AND expires_at_ms <= (SELECT now_ms FROM present)
 )
+{_HEADS.replace("head", "(SELECT * FROM free UNION ALL SELECT * FROM over)")}
+ORDER BY expires_at_ms, run_id LIMIT ?2
+"""
 _NOW = "SELECT {now}, incarnation FROM register"
 _CLOCK = _NOW.format(now=f"max({_FLOOR}, ?)")
 _LATEST = _NOW.format(now=_FLOOR)

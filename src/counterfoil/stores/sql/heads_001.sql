@@ -21,8 +21,10 @@ CREATE TABLE head (
     is_ahead      INTEGER NOT NULL CHECK (is_ahead IN (0, 1))  -- 0: `floor_ms` is no less
 ) STRICT, WITHOUT ROWID;
 
--- Moves only when a run changes its status, so a commit does not touch it.
-CREATE INDEX head_active ON head (run_id) WHERE status = 'active';
+-- What a worker looks through for runs to claim: those that nobody holds in the order in which they
+-- fall due, and those that are held. A commit moves neither.
+CREATE INDEX head_free ON head (expires_at_ms, run_id) WHERE status = 'active' AND nonce = '';
+CREATE INDEX head_held ON head (run_id) WHERE status = 'active' AND nonce <> '';
 
 -- Heads that were advanced since another write last moved `floor_ms`: those of live sessions.
 CREATE INDEX head_ahead ON head (run_id) WHERE is_ahead = 1;
