@@ -42,9 +42,21 @@ FROM {source}
 _HEADS = _COLUMNS.replace("{source}", "{schema}.heads")
 _BY_RUN = _HEADS + "WHERE run_id = %s"
 _BY_ORDER = _HEADS + "WHERE run_id > %s ORDER BY run_id LIMIT %s"
-_FREE = (
-    _HEADS + "WHERE status = 'active' AND expires_at_ms <= greatest(seen_ms, (SELECT "
-    "{schema}.now_ms())) ORDER BY expires_at_ms, run_id LIMIT %s"
+_FREE = _COLUMNS.replace(
+    "{source}",
+    """(
+    (
+        SELECT * FROM {schema}.heads
+        WHERE status = 'active' AND due_ms <=
+            (SELECT greatest({schema}.now_ms(), floor_ms) FROM {schema}.register)
+        ORDER BY due_ms, run_id LIMIT %s
+    )
+    UNION ALL
+    SELECT * FROM {schema}.heads
+    WHERE status = 'active' AND due_ms IS NULL
+        AND expires_at_ms <= greatest(seen_ms, (SELECT {schema}.now_ms()))
+) AS found
+ORDER BY expires_at_ms, run_id LIMIT %s""",
 )
 _CREATE = _COLUMNS.replace("{source}", "{schema}.create_head(%s, %s, %s, %s, %s)")
 _ACQUIRE = _COLUMNS.replace(
@@ -197,7 +209,7 @@ class PostgresHeads:
 
     def claimable(self, limit: int) -> tuple[Head, ...]:
         """Return active heads that are free, those that are so longest first."""
-        return self._heads(_FREE, max(0, limit))
+        return self._heads(_FREE, max(0, limit), max(0, limit))
 
     def heads(self, after: str, limit: int) -> tuple[Head, ...]:
         """Return heads in order of run id, from after `after`, at most `limit`."""

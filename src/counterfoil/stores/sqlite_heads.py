@@ -35,8 +35,8 @@ max(floor_ms, coalesce(
     (SELECT max(acted_at_ms) FROM head INDEXED BY head_ahead WHERE is_ahead = 1), 0
 ))
 """
-_FREE = f"""
-WITH present (now_ms) AS (SELECT max({_FLOOR}, ?1) FROM register),
+_FREE = """
+WITH present (now_ms) AS (SELECT {now} FROM register),
 free AS (
     SELECT * FROM head INDEXED BY head_free
     WHERE status = 'active' AND nonce = '' AND expires_at_ms <= (SELECT now_ms FROM present)
@@ -46,9 +46,11 @@ over AS (
     SELECT * FROM head INDEXED BY head_held
     WHERE status = 'active' AND nonce <> '' AND expires_at_ms <= (SELECT now_ms FROM present)
 )
-{_HEADS.replace("head", "(SELECT * FROM free UNION ALL SELECT * FROM over)")}
+SELECT run_id, generation, checkpoint, owner, nonce, lease_version, expires_at_ms, status,
+    incarnation
+FROM (SELECT * FROM free UNION ALL SELECT * FROM over) JOIN register
 ORDER BY expires_at_ms, run_id LIMIT ?2
-"""
+""".replace("{now}", f"max({_FLOOR}, ?1)")
 _NOW = "SELECT {now}, incarnation FROM register"
 _CLOCK = _NOW.format(now=f"max({_FLOOR}, ?)")
 _LATEST = _NOW.format(now=_FLOOR)

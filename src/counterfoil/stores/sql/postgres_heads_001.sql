@@ -21,11 +21,15 @@ CREATE TABLE {schema}.head (
     lease_version bigint NOT NULL CHECK (lease_version >= 1),
     expires_at_ms bigint NOT NULL,
     status        text   NOT NULL CHECK (status IN ('active', 'frozen', 'terminal')),
-    seen_ms       bigint NOT NULL
+    seen_ms       bigint NOT NULL,
+    due_ms        bigint GENERATED ALWAYS AS (CASE WHEN nonce = '' THEN expires_at_ms END) STORED
 ) WITH (fillfactor = 50);
 
--- Moves only when a run changes its status, so a commit does not touch it.
-CREATE INDEX head_active ON {schema}.head (run_id) WHERE status = 'active';
+-- What a worker looks through for runs to claim: those that nobody holds in the order in which they
+-- fall due, and those that are held. A commit changes nothing that they rest on.
+CREATE INDEX head_free ON {schema}.head (due_ms, run_id)
+    WHERE status = 'active' AND due_ms IS NOT NULL;
+CREATE INDEX head_held ON {schema}.head (run_id) WHERE status = 'active' AND due_ms IS NULL;
 
 -- Every write waits for locks so long and no longer, and is durable when it is answered,
 -- whatever the database or the role has set. Both end with the transaction.
@@ -49,7 +53,8 @@ CREATE VIEW {schema}.heads AS
 SELECT run_id, generation, checkpoint, owner,
     CASE WHEN nonce = '' OR has_column_privilege('{schema}.head', 'nonce', 'SELECT')
         THEN nonce ELSE 'hidden' END AS nonce,
-    lease_version, expires_at_ms, status, incarnation, greatest(seen_ms, floor_ms) AS seen_ms
+    lease_version, expires_at_ms, status, incarnation, greatest(seen_ms, floor_ms) AS seen_ms,
+    due_ms
 FROM {schema}.head CROSS JOIN {schema}.register;
 
 -- Lock heads in the order of their runs, so that no two batches wait for each other, and
