@@ -1,0 +1,289 @@
+"""Real databases as targets: a table of notes, statements on it, and what counts them."""
+
+import sqlite3
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from counterfoil.adapters.sql import Dbapi, SqlAdapter, Statement, install_sql, open_sql
+from counterfoil.local.postgres import LocalPostgres
+from counterfoil.ports import Adapter
+from counterfoil.testing.adapter_bench import AdapterBench, Call, Trait
+from tests.support.folders import Line
+from tests.support.postgres import execute, fresh_schema
+from tests.support.sql_proxy import CommitProxy, Loss
+
+NOW_MS = 1_700_000_000_000
+SCOPE = {"statements": ("note", "credit", "notes", "balance", "renote")}
+TRAITS = frozenset((Trait.DISTURBS, Trait.CHECKS_PRESTATE, Trait.LOSES_ANSWERS, Trait.CUTS_OFF))
+STYLES = {"named": ":{}", "pyformat": "%({})s", "qmark": "?"}
+
+TABLES = """
+    CREATE TABLE {}note (line VARCHAR(200) NOT NULL, author VARCHAR(20) NOT NULL);
+    CREATE TABLE {}account (
+        name VARCHAR(20) NOT NULL PRIMARY KEY, balance BIGINT NOT NULL CHECK (balance >= 0)
+    );
+    INSERT INTO {}account VALUES ('ann', 100);
+    INSERT INTO {}account VALUES ('bob', 100)
+"""
+
+
+def statements(style: str, schema: str = "") -> dict[str, Statement]:
+    """Return what planners may run, in the style of a driver."""
+
+    def at(name: str) -> str:
+        return STYLES[style].format(name)
+
+    return {
+        "note": Statement(
+            text=f"INSERT INTO {schema}note (line, author) VALUES ({at('line')}, 'run')",
+            parameters={"line": str},
+            rows=1,
+        ),
+        "credit": Statement(
+            text=f"UPDATE {schema}account SET balance = balance + {at('amount')} "
+            f"WHERE name = {at('name')} RETURNING balance",
+            parameters={"amount": int, "name": str},
+        ),
+        "renote": Statement(
+            text=f"UPDATE {schema}note SET line = {at('line')}", parameters={"line": str}
+        ),
+        "notes": Statement(text=f"SELECT line FROM {schema}note ORDER BY line", is_query=True),
+        "balance": Statement(
+            text=f"SELECT balance FROM {schema}account WHERE name = {at('name')}",
+            parameters={"name": str},
+            is_query=True,
+        ),
+    }
+
+
+def noted(number: int | str) -> dict[str, Any]:
+    """Return one statement that adds a note."""
+    return {"name": "note", "parameters": {"line": f"line {number}"}}
+
+
+def credited(amount: int, name: str = "ann", **more: Any) -> dict[str, Any]:
+    """Return one statement that changes a balance."""
+    return {"name": "credit", "parameters": {"amount": amount, "name": name}, **more}
+
+
+def write(number: int) -> Call:
+    """Return the n-th write of a bench."""
+    return Call(kind="sql.execute", arguments={"statements": [noted(number)]})
+
+
+READS = (
+    Call(kind="sql.query", arguments={"statement": "notes"}),
+    Call(kind="sql.query", arguments={"statement": "balance", "parameters": {"name": "ann"}}),
+    Call(kind="sql.check", arguments={"statement": "notes", "expected": []}),
+)
+
+
+def _executing(*calls: Any) -> Call:
+    return Call(kind="sql.execute", arguments={"statements": list(calls)})
+
+
+GARBLED = (
+    Call(kind="sql.execute", arguments={}),
+    Call(kind="sql.execute", arguments={"statements": {}}),
+    Call(kind="sql.execute", arguments={"statements": [noted(1)], "text": "DELETE FROM note"}),
+    _executing(),
+    _executing(*[noted(1)] * 33),
+    _executing("note"),
+    _executing({"parameters": {"line": "a"}}),
+    _executing({"name": "DELETE FROM note"}),
+    _executing({"name": ["note"]}),
+    _executing({"name": "note", "text": "DELETE FROM note"}),
+    _executing({"name": "note"}),
+    _executing({"name": "note", "parameters": ["a"]}),
+    _executing({"name": "note", "parameters": {"line": 1}}),
+    _executing({"name": "note", "parameters": {"line": None}}),
+    _executing({"name": "note", "parameters": {"line": "a\0b"}}),
+    _executing({"name": "note", "parameters": {"line": "a", "author": "me"}}),
+    _executing({"name": "credit", "parameters": {"amount": True, "name": "ann"}}),
+    _executing({"name": "credit", "parameters": {"amount": 1.5, "name": "ann"}}),
+    _executing({**noted(1), "rows": -1}),
+    _executing({**noted(1), "rows": True}),
+    _executing({**noted(1), "rows": "1"}),
+    _executing({**noted(1), "returning": {}}),
+    _executing({**noted(1), "returning": [1]}),
+    _executing({**noted(1), "returning": [{}] * 1_001}),
+    Call(kind="sql.query", arguments={"statement": "note", "parameters": {"line": "a"}}),
+    Call(kind="sql.query", arguments={"statement": "SELECT 1"}),
+    Call(kind="sql.query", arguments={"statement": "notes", "parameters": {"a": 1}}),
+    Call(kind="sql.check", arguments={"statement": "notes"}),
+    Call(kind="sql.check", arguments={"statement": "notes", "expected": 0}),
+)
+
+
+@dataclass(kw_only=True)
+class Place:
+    """One fresh database with the tables of receipts, and the verbs that tests need.
+
+    Attributes:
+        target: How adapters reach it.
+        run: Runs SQL as any other program does.
+        style: How its driver writes parameters.
+        schema: Where its tables are, with a dot; empty where there is one place.
+        cut_off: Makes it unreachable.
+        lose_answer: Loses the answer of the next call.
+        proxy: The way to it, where that is a network.
+    """
+
+    target: str | Dbapi
+    run: Callable[[str], list[tuple[Any, ...]]]
+    style: str
+    schema: str = ""
+    cut_off: Callable[[], None]
+    lose_answer: Callable[[], None]
+    lost: list[bool] = field(default_factory=list)
+    proxy: CommitProxy | None = None
+    stack: ExitStack = field(default_factory=ExitStack)
+
+    def adapter(self, **options: Any) -> SqlAdapter:
+        """Open an adapter, closed with the place."""
+        settings: dict[str, Any] = {
+            "statements": statements(self.style, self.schema),
+            "now_ms": lambda: NOW_MS,
+            "watch": f"SELECT line, author FROM {self.schema}note",
+            "call_ms": 20_000,
+        }
+        opened = open_sql(self.target, **(settings | options))
+        self.stack.callback(opened.close)
+        return opened
+
+    def line(self, **options: Any) -> Adapter:
+        """Open an adapter on whose way an answer can be lost."""
+        return Line(self.adapter(**options), self.lost)  # type: ignore[arg-type] # any adapter will do
+
+    def note(self, line: str) -> None:
+        """Add a note as somebody else."""
+        self.run(f"INSERT INTO {self.schema}note VALUES ('{line}', 'somebody')")
+
+    @property
+    def count(self) -> int:
+        """Notes that runs made."""
+        return int(self.run(f"SELECT count(*) FROM {self.schema}note WHERE author = 'run'")[0][0])
+
+    @property
+    def lines(self) -> list[str]:
+        """All notes, in order."""
+        return [row[0] for row in self.run(f"SELECT line FROM {self.schema}note ORDER BY line")]
+
+    def balance(self, name: str = "ann") -> int:
+        """What an account holds."""
+        text = f"SELECT balance FROM {self.schema}account WHERE name = '{name}'"
+        return int(self.run(text)[0][0])
+
+    def close(self) -> None:
+        """Close every adapter, and the network."""
+        self.stack.close()
+
+    def bench(self, wrap: Callable[[Adapter], Adapter] = lambda adapter: adapter) -> AdapterBench:
+        """Return the place as clauses use it."""
+        return AdapterBench(
+            open=lambda: wrap(self.line()),
+            write=write,
+            count=lambda: self.count,
+            close=self.close,
+            reads=READS,
+            garbled=GARBLED,
+            scope=SCOPE,
+            traits=TRAITS,
+            disturb=lambda: self.note("theirs"),
+            lose_answer=self.lose_answer,
+            cut_off=self.cut_off,
+        )
+
+
+def sqlite_place(folder: Path) -> Place:
+    """Return a fresh SQLite file, reached by apsw."""
+    path = _made_file(folder)
+    return _file_place(path, f"sqlite:{path}", "named")
+
+
+def dbapi_place(folder: Path) -> Place:
+    """Return a fresh SQLite file, reached by Python's own driver through a factory."""
+    path = _made_file(folder)
+    place = Dbapi(
+        module=sqlite3, connect=lambda: sqlite3.connect(f"file:{path}?mode=rw", uri=True, timeout=9)
+    )
+    return _file_place(path, place, "qmark")
+
+
+def _made_file(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "target.db"
+    db = apsw.Connection(str(path))
+    db.execute("PRAGMA journal_mode=wal")
+    db.execute(TABLES.replace("{}", ""))
+    db.close()
+    return path
+
+
+def _file_place(path: Path, target: str | Dbapi, style: str) -> Place:
+    def run(text: str) -> list[tuple[Any, ...]]:
+        db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+        try:
+            db.set_busy_timeout(9_000)
+            return list(db.execute(text))
+        finally:
+            db.close()
+
+    lost: list[bool] = []
+    install_sql(target)
+    return Place(
+        target=target,
+        run=run,
+        style=style,
+        cut_off=lambda: _moved(path),
+        lose_answer=lambda: lost.append(True),
+        lost=lost,
+    )
+
+
+def _moved(path: Path) -> None:
+    path.rename(path.with_name("elsewhere.db"))
+
+
+def postgres_place(server: LocalPostgres) -> Place:
+    """Return a fresh schema of a PostgreSQL server, reached through a network."""
+    url = fresh_schema(server)
+    schema = url.partition("?schema=")[2]
+    install_sql(url)
+    execute(url, TABLES.replace("{}", f"{schema}."))
+    stack = ExitStack()
+    proxy = stack.enter_context(CommitProxy(server.port))
+    return Place(
+        target=proxy.through(url),
+        run=lambda text: execute(url, text),
+        style="pyformat",
+        schema=f"{schema}.",
+        cut_off=proxy.refuse,
+        lose_answer=lambda: proxy.lose(Loss.ANSWER),
+        proxy=proxy,
+        stack=stack,
+    )
+
+
+@contextmanager
+def opened(name: str, folder: Path, server: Callable[[], LocalPostgres]) -> Generator[Place]:
+    """Return a fresh place by the name of its database."""
+    match name:
+        case "sqlite":
+            place = sqlite_place(folder)
+        case "dbapi":
+            place = dbapi_place(folder)
+        case _:
+            place = postgres_place(server())
+    try:
+        yield place
+    finally:
+        place.close()
+
+
+NAMES = ("sqlite", "postgresql", "dbapi")
