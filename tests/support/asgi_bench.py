@@ -10,16 +10,23 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
+import pytest
 
 from counterfoil.integrations.asgi import install_journal
+from counterfoil.local.postgres import LocalPostgres
 from tests.support import asgi_ledger as ledger
+from tests.support.postgres import fresh_database
 from tests.support.sources import ROOT
 
 FRAMEWORKS = ("starlette", "fastapi", "bare")
+SQLITE, POSTGRES = "sqlite", "postgres"
+KINDS = (SQLITE, POSTGRES)
 PATIENCE_SECONDS = 60
 RECEIPTS = "/counterfoil/receipts"
+DOCUMENTATION = "https://service.example/keys"
 
 
 class Service:
@@ -92,10 +99,10 @@ def serving(
         service.close()
 
 
-def client_of(service: Service, token: str = "ada") -> httpx.Client:
+def client_of(service: Service, name: str = "ada") -> httpx.Client:
     return httpx.Client(
         base_url=service.url,
-        headers={"authorization": f"Bearer {token}"},
+        headers={"authorization": f"Bearer {name}"},
         timeout=PATIENCE_SECONDS,
         trust_env=False,
     )
@@ -113,6 +120,41 @@ def post(client: httpx.Client, route: str, key: str, **headers: str) -> httpx.Re
     )
 
 
+def post_alone(service: Service, route: str, key: str) -> httpx.Response:
+    """Send a request on a connection of its own, for use in a thread."""
+    with client_of(service) as client:
+        return post(client, route, key)
+
+
+def receipt_url(key: str) -> str:
+    return f"{RECEIPTS}/{quote(key, safe='')}"
+
+
 def outcome(answer: httpx.Response) -> tuple[int, str]:
     """Return status and type of a refusal."""
     return answer.status_code, answer.json()["type"].removeprefix("urn:counterfoil:")
+
+
+@pytest.fixture(params=KINDS)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty database of each kind."""
+    if request.param == SQLITE:
+        return str(tmp_path / "service.db")
+    server: LocalPostgres = request.getfixturevalue("postgres")
+    return fresh_database(server)
+
+
+@pytest.fixture(
+    scope="module", params=[f"{name} on {kind}" for name in FRAMEWORKS for kind in KINDS]
+)
+def running(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Generator[tuple[Service, httpx.Client]]:
+    """A service of each framework on each database, and a client of it."""
+    framework, _, kind = request.param.partition(" on ")
+    folder = tmp_path_factory.mktemp("service")
+    at = str(folder / "service.db")
+    if kind == POSTGRES:
+        at = fresh_database(request.getfixturevalue("postgres"))
+    with serving(framework, at, folder, documentation=DOCUMENTATION) as found:
+        yield found

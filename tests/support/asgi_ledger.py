@@ -44,8 +44,9 @@ def create(place: str) -> None:
 
 
 def add(connection: Any, place: str, route: str, name: str) -> int:
-    mark = "%s" if is_postgres(place) else "?"
-    statement = f"INSERT INTO effects (route, name) VALUES ({mark}, {mark}) RETURNING n"
+    statement = "INSERT INTO effects (route, name) VALUES (?, ?) RETURNING n"
+    if is_postgres(place):
+        statement = statement.replace("?", "%s")
     ((number,),) = connection.execute(statement, (route, name)).fetchall()
     return int(number)
 

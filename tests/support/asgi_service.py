@@ -6,6 +6,7 @@ JSON: framework, place, folder, rules, and a boundary of the journal to die at.
 
 import asyncio
 import json
+import socket
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -222,7 +223,9 @@ def build(settings: dict[str, Any]) -> Any:
 
 def main() -> None:
     settings = json.loads(sys.argv[2])
-    uvicorn.run(build(settings), fd=int(sys.argv[1]), log_level="error", lifespan="off")
+    config = uvicorn.Config(build(settings), log_level="error", lifespan="off")
+    # By its number alone uvicorn takes a socket for a local one, and delays what it sends.
+    uvicorn.Server(config).run(sockets=[socket.socket(fileno=int(sys.argv[1]))])
 
 
 if __name__ == "__main__":

@@ -42,6 +42,8 @@ from counterfoil.integrations.asgi.rules import Commits, Rules, Scope
 RECEIPT = b"counterfoil-receipt"
 COMMITTED_AT = b"counterfoil-committed-at"
 REPLAYED = (b"idempotent-replayed", b"true")
+CLOSE = (b"connection", b"close")
+"""Servers close a connection when an application fails, so a client must not use it again."""
 
 REFUSALS: dict[Verdict, tuple[Problem, str]] = {
     Verdict.STALE: (problems.STALE_FENCE, "another worker holds the run; open the run again"),
@@ -186,26 +188,30 @@ class ReceiptMiddleware:
             await self._app(scope, exchange.receive, exchange.send)
         except Exception:
             if not exchange.is_answered:
-                await self._conclude(call, attempt, send, self._unanswered("it failed"))
+                close = (CLOSE,) if scope.get("http_version", "").startswith("1") else ()
+                await self._conclude(call, attempt, send, self._unanswered("it failed"), *close)
             raise
         finally:
             scope["extensions"] = extensions
         if not exchange.is_answered:
             await self._conclude(call, attempt, send, self._unanswered("it came to no end"))
 
-    async def _conclude(self, call: Call, attempt: str, send: Send, answer: Answer) -> None:
-        """Keep an answer and send what stands then."""
+    async def _conclude(
+        self, call: Call, attempt: str, send: Send, answer: Answer, *extra: tuple[bytes, bytes]
+    ) -> None:
+        """Keep an answer and send what stands then, with `extra` headers."""
         try:
             row = await self._in_thread(self._kept, call, attempt, answer)
         except CounterfoilError as error:
-            await self._refuse(send, problems.NOT_STORED, f"{error.message}; ask again later")
+            detail = f"{error.message}; ask again later"
+            await self._refuse(send, problems.NOT_STORED, detail, *extra)
             return
         if row is None or row.state is not State.DONE:
-            await self._refuse(send, problems.SUPERSEDED, "ask again in a moment")
+            await self._refuse(send, problems.SUPERSEDED, "ask again in a moment", *extra)
         elif row.attempt == attempt:
-            await self._give(send, row)
+            await self._give(send, row, *extra)
         else:
-            await self._give(send, row, REPLAYED)
+            await self._give(send, row, REPLAYED, *extra)
 
     def _kept(self, call: Call, attempt: str, answer: Answer) -> Row | None:
         """Return the row under a key, once an answer is kept in it."""
@@ -231,8 +237,10 @@ class ReceiptMiddleware:
         moment = (COMMITTED_AT, str(row.committed_at_ms).encode("ascii"))
         await send_answer(send, answer, id_header, moment, *extra)
 
-    async def _refuse(self, send: Send, kind: Problem, detail: str) -> None:
-        await send_answer(send, self._problem(kind, detail))
+    async def _refuse(
+        self, send: Send, kind: Problem, detail: str, *extra: tuple[bytes, bytes]
+    ) -> None:
+        await send_answer(send, self._problem(kind, detail), *extra)
 
     def _problem(self, kind: Problem, detail: str) -> Answer:
         return problem(kind, detail, documentation=self._rules.documentation)
