@@ -18,7 +18,7 @@ from counterfoil.adapters.shell.journal import Attempt, Claim, State
 from counterfoil.adapters.shell.kernel import digests
 from counterfoil.adapters.shell.kinds import Allowed
 from counterfoil.adapters.shell.reading import read
-from counterfoil.adapters.shell.records import Seen, Standing, stop
+from counterfoil.adapters.shell.records import Seen
 from counterfoil.adapters.shell.settling import resolve, settle, state
 from counterfoil.adapters.shell.site import ATTEMPTS, Site, close_site, turn, working_folder
 from counterfoil.adapters.shell.starting import make_place, new_token, start
@@ -155,7 +155,8 @@ class ShellAdapter:
         with self._turn(), transaction(self._site.db, "forbidding a key"):
             journal.check_fence(self._site.db, run_id, fence)
             journal.raise_fence(self._site.db, run_id, fence)
-            if journal.attempt(self._site.db, key) is None:
+            attempt = journal.attempt(self._site.db, key)
+            if attempt is None or attempt.claim.run_id != run_id:
                 journal.forbid(self._site.db, run_id, key)
         return self._answer(run_id, key, self._wait_ms(kind))
 
@@ -175,9 +176,7 @@ class ShellAdapter:
             if attempt is not None and attempt.state is State.OPEN:
                 allowed = self._allowed.get(attempt.claim.kind)
                 grace_ms = allowed.command.grace_ms if allowed else 0
-                seen = settle(self._site, attempt)
-                if seen.standing is Standing.RUNS and seen.started is not None:
-                    stop(seen.started, self._site.pause)
+                settle(self._site, attempt, is_stopping=True)
         return self._answer(run_id, key, grace_ms + STOP_MS)
 
     def preview(self, kind: str, arguments: dict[str, Json]) -> str:

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from counterfoil.adapters.shell.command import Command
 from counterfoil.adapters.shell.kinds import ARGV, FOLDER
-from counterfoil.adapters.shell.records import Seen, Standing, look, stop
+from counterfoil.adapters.shell.records import Seen, Standing, look
 from counterfoil.adapters.shell.settling import drop_folder, result_of
 from counterfoil.adapters.shell.site import READS, Site, refusal, working_folder
 from counterfoil.adapters.shell.starting import make_place, new_token, start
@@ -67,8 +67,7 @@ def _watched_to_the_end(site: Site, command: Command, folder: int) -> Seen:
         if seen.standing is not Standing.RUNS:
             return seen
         if not wait(seen, give_up_at_ms, site.pause):
-            if seen.started is not None:
-                stop(seen.started, site.pause)
+            look(folder, site.pause, is_stopping=True)
             raise UnavailableError("the command did not end in its time")
 
 

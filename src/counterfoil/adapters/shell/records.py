@@ -90,7 +90,7 @@ class Seen:
     why: str = ""
 
 
-def look(folder: int, pause: Callable[[float], None]) -> Seen:
+def look(folder: int, pause: Callable[[float], None], *, is_stopping: bool = False) -> Seen:
     """Say how an attempt stands; under the lock, so that a start is decided.
 
     One whose supervisor is gone is left to run until its time is over, and then stopped.
@@ -98,6 +98,7 @@ def look(folder: int, pause: Callable[[float], None]) -> Seen:
     Args:
         folder: Descriptor of its folder.
         pause: Waits for so many seconds.
+        is_stopping: Whether its time is over at once.
 
     Raises:
         FormatError: A record is not what a supervisor writes.
@@ -116,23 +117,19 @@ def look(folder: int, pause: Callable[[float], None]) -> Seen:
         why = "the machine was started anew while it ran"
         return Seen(standing=Standing.LOST, started=started, why=why)
     if is_alive(*started.supervisor):
+        if is_stopping:
+            send(*started.supervisor, signal.SIGTERM)
         return Seen(standing=Standing.RUNS, started=started, is_watched=True)
     exited = _exited(folder)  # it may have ended between the two looks
     if exited is not None:
         return _ended(started, exited)
-    return _orphaned(started, pause)
+    return _orphaned(started, pause, is_stopping=is_stopping)
 
 
 def is_alive(pid: int, start: int) -> bool:
     """Return whether exactly this one lives."""
     found = life(pid)
     return found is not None and found.start == start and found.state not in "ZX"
-
-
-def stop(started: Started, pause: Callable[[float], None]) -> None:
-    """Have a command stopped with all that it started: by its supervisor, or from here."""
-    if not send(*started.supervisor, signal.SIGTERM):
-        _kill(started, pause)
 
 
 def _ended(started: Started, exited: Exited) -> Seen:
@@ -147,9 +144,9 @@ def _ended(started: Started, exited: Exited) -> Seen:
     return Seen(standing=Standing.ENDED, started=started, exited=exited)
 
 
-def _orphaned(started: Started, pause: Callable[[float], None]) -> Seen:
+def _orphaned(started: Started, pause: Callable[[float], None], *, is_stopping: bool) -> Seen:
     alive = _survivors(started)
-    if alive and boot_ms() < started.ends_boot_ms:
+    if alive and not is_stopping and boot_ms() < started.ends_boot_ms:
         return Seen(standing=Standing.RUNS, started=started, survivors=alive)
     if alive:
         alive = _kill(started, pause)

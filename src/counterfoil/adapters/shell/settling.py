@@ -40,8 +40,13 @@ def resolve(site: Site) -> None:
         settle(site, attempt)
 
 
-def settle(site: Site, attempt: Attempt) -> Seen:
+def settle(site: Site, attempt: Attempt, *, is_stopping: bool = False) -> Seen:
     """Record how an open attempt ended, if it has; return how it stands.
+
+    Args:
+        site: Where.
+        attempt: An open one.
+        is_stopping: Whether it is to be stopped, if it still runs.
 
     Raises:
         FormatError: A record is damaged.
@@ -52,7 +57,7 @@ def settle(site: Site, attempt: Attempt) -> Seen:
         _forget(site, attempt)
         return Seen(standing=Standing.NEVER)
     try:
-        seen = look(folder, site.pause)
+        seen = look(folder, site.pause, is_stopping=is_stopping)
         match seen.standing:
             case Standing.RUNS:
                 pass

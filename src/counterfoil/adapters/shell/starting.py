@@ -154,4 +154,6 @@ def _asked(order: bytes, given: Sequence[int]) -> str:
             answer, _ = supervisor.communicate(order, timeout=START_SECONDS)
         except subprocess.TimeoutExpired as error:
             raise UnknownOutcomeError("the supervisor did not answer in time") from error
+        finally:
+            supervisor.kill()  # this one only forks: the supervisor is its child
     return answer.decode("ascii", "replace").strip()
