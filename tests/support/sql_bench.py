@@ -1,5 +1,6 @@
 """Real databases as targets: a table of notes, statements on it, and what counts them."""
 
+import re
 import sqlite3
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
@@ -32,29 +33,37 @@ TABLES = """
 """
 
 
+def spelled(text: str, style: str, schema: str = "") -> str:
+    """Return SQL that is written with `{schema}` and `:name` in the style of a driver."""
+    in_style = re.sub(r":(\w+)", lambda match: STYLES[style].format(match[1]), text)
+    return in_style.replace("{schema}", schema)
+
+
 def statements(style: str, schema: str = "") -> dict[str, Statement]:
     """Return what planners may run, in the style of a driver."""
 
-    def at(name: str) -> str:
-        return STYLES[style].format(name)
+    def sql(text: str) -> str:
+        return spelled(text, style, schema)
 
     return {
         "note": Statement(
-            text=f"INSERT INTO {schema}note (line, author) VALUES ({at('line')}, 'run')",
+            text=sql("INSERT INTO {schema}note (line, author) VALUES (:line, 'run')"),
             parameters={"line": str},
             rows=1,
         ),
         "credit": Statement(
-            text=f"UPDATE {schema}account SET balance = balance + {at('amount')} "
-            f"WHERE name = {at('name')} RETURNING balance",
+            text=sql(
+                "UPDATE {schema}account SET balance = balance + :amount WHERE name = :name "
+                "RETURNING balance"
+            ),
             parameters={"amount": int, "name": str},
         ),
         "renote": Statement(
-            text=f"UPDATE {schema}note SET line = {at('line')}", parameters={"line": str}
+            text=sql("UPDATE {schema}note SET line = :line"), parameters={"line": str}
         ),
-        "notes": Statement(text=f"SELECT line FROM {schema}note ORDER BY line", is_query=True),
+        "notes": Statement(text=sql("SELECT line FROM {schema}note ORDER BY line"), is_query=True),
         "balance": Statement(
-            text=f"SELECT balance FROM {schema}account WHERE name = {at('name')}",
+            text=sql("SELECT balance FROM {schema}account WHERE name = :name"),
             parameters={"name": str},
             is_query=True,
         ),
@@ -149,7 +158,7 @@ class Place:
         settings: dict[str, Any] = {
             "statements": statements(self.style, self.schema),
             "now_ms": lambda: NOW_MS,
-            "watch": f"SELECT line, author FROM {self.schema}note",
+            "watch": self.sql("SELECT line, author FROM {schema}note"),
             "call_ms": 20_000,
         }
         opened = open_sql(self.target, **(settings | options))
@@ -160,24 +169,32 @@ class Place:
         """Open an adapter on whose way an answer can be lost."""
         return Line(self.adapter(**options), self.lost)  # type: ignore[arg-type] # any adapter will do
 
+    def sql(self, text: str) -> str:
+        """Return SQL in the style and the schema of the place."""
+        return spelled(text, self.style, self.schema)
+
+    def do(self, text: str) -> list[tuple[Any, ...]]:
+        """Run SQL that is written with `{schema}` as any other program does."""
+        return self.run(text.replace("{schema}", self.schema))
+
     def note(self, line: str) -> None:
         """Add a note as somebody else."""
-        self.run(f"INSERT INTO {self.schema}note VALUES ('{line}', 'somebody')")
+        self.do("INSERT INTO {schema}note VALUES ('{line}', 'somebody')".replace("{line}", line))
 
     @property
     def count(self) -> int:
         """Notes that runs made."""
-        return int(self.run(f"SELECT count(*) FROM {self.schema}note WHERE author = 'run'")[0][0])
+        return int(self.do("SELECT count(*) FROM {schema}note WHERE author = 'run'")[0][0])
 
     @property
     def lines(self) -> list[str]:
         """All notes, in order."""
-        return [row[0] for row in self.run(f"SELECT line FROM {self.schema}note ORDER BY line")]
+        return [row[0] for row in self.do("SELECT line FROM {schema}note ORDER BY line")]
 
     def balance(self, name: str = "ann") -> int:
         """What an account holds."""
-        text = f"SELECT balance FROM {self.schema}account WHERE name = '{name}'"
-        return int(self.run(text)[0][0])
+        text = "SELECT balance FROM {schema}account WHERE name = '{name}'"
+        return int(self.do(text.replace("{name}", name))[0][0])
 
     def close(self) -> None:
         """Close every adapter, and the network."""

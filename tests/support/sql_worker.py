@@ -1,0 +1,72 @@
+"""A warm worker that makes each change in a process of its own, so that it can be killed.
+
+Started as `python -m tests.support.sql_worker`. A line with a folder makes it fork; it
+answers with the process id. A second line lets that process make the call that lies in
+`call` on the database that `target` names; the answer is how the process ended.
+"""
+
+import ctypes
+import os
+import sys
+from pathlib import Path
+
+import msgspec
+import psycopg
+
+from counterfoil.adapters.sql import open_sql, postgres
+from counterfoil.ports import Operation
+from tests.support.sql_bench import NOW_MS, spelled, statements
+
+PR_SET_PTRACER = 0x59616D61
+ANYBODY = -1
+WARM = (psycopg, postgres)
+"""Imported before any fork, which makes each process quick."""
+
+
+def work(place: Path) -> None:
+    """Make the call."""
+    sent = msgspec.msgpack.decode((place / "call").read_bytes(), type=Operation)
+    target = (place / "target").read_text(encoding="utf-8")
+    is_file = target.startswith("sqlite:")
+    style = "named" if is_file else "pyformat"
+    schema = "" if is_file else f"{target.partition('?schema=')[2]}."
+    adapter = open_sql(
+        target,
+        statements=statements(style, schema),
+        now_ms=lambda: NOW_MS,
+        watch=spelled("SELECT line, author FROM {schema}note", style, schema),
+        call_ms=20_000,
+    )
+    adapter.execute(sent)
+    adapter.close()
+
+
+def _say(number: int) -> None:
+    sys.stdout.write(f"{number}\n")
+    sys.stdout.flush()
+
+
+def serve() -> None:
+    """Start and release one process after the other."""
+    while place := sys.stdin.readline().strip():
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            ctypes.CDLL(None).prctl(PR_SET_PTRACER, ctypes.c_ulong(ANYBODY), 0, 0, 0)
+            os.read(reader, 1)
+            try:
+                work(Path(place))
+            except BaseException as error:  # noqa: BLE001 # a forked process must end here
+                sys.stderr.write(f"{error!r}\n")
+                os._exit(1)
+            os._exit(0)
+        _say(child)
+        sys.stdin.readline()
+        os.write(writer, b"!")
+        _say(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        os.close(reader)
+        os.close(writer)
+
+
+if __name__ == "__main__":
+    serve()
