@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.asgi_bench import (
     DOCUMENTATION,
+    LOOKS,
     Service,
     client_of,
     new_key,
@@ -26,7 +27,6 @@ pytest_plugins = ["tests.support.postgres", "tests.support.asgi_bench"]
 Running = tuple[Service, httpx.Client]
 
 STORED = ("content-type", "x-number", "counterfoil-receipt", "counterfoil-committed-at")
-LOOKS = 3_000
 
 
 def kept(answer: httpx.Response) -> tuple[int, bytes, list[str | None]]:

@@ -25,6 +25,9 @@ FRAMEWORKS = ("starlette", "fastapi", "bare")
 SQLITE, POSTGRES = "sqlite", "postgres"
 KINDS = (SQLITE, POSTGRES)
 PATIENCE_SECONDS = 60
+LOOKS = 3_000
+"""At what is soon so: far more than the slowest machine needs."""
+
 RECEIPTS = "/counterfoil/receipts"
 DOCUMENTATION = "https://service.example/keys"
 
@@ -135,13 +138,18 @@ def outcome(answer: httpx.Response) -> tuple[int, str]:
     return answer.status_code, answer.json()["type"].removeprefix("urn:counterfoil:")
 
 
+def fresh_place(request: pytest.FixtureRequest, folder: Path, kind: str = "") -> str:
+    """Return where an empty database of a kind is, by default the fixture's own."""
+    if (kind or request.param) == SQLITE:
+        return str(folder / "service.db")
+    server: LocalPostgres = request.getfixturevalue("postgres")
+    return fresh_database(server)
+
+
 @pytest.fixture(params=KINDS)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """An empty database of each kind."""
-    if request.param == SQLITE:
-        return str(tmp_path / "service.db")
-    server: LocalPostgres = request.getfixturevalue("postgres")
-    return fresh_database(server)
+    return fresh_place(request, tmp_path)
 
 
 @pytest.fixture(
@@ -153,8 +161,6 @@ def running(
     """A service of each framework on each database, and a client of it."""
     framework, _, kind = request.param.partition(" on ")
     folder = tmp_path_factory.mktemp("service")
-    at = str(folder / "service.db")
-    if kind == POSTGRES:
-        at = fresh_database(request.getfixturevalue("postgres"))
+    at = fresh_place(request, folder, kind)
     with serving(framework, at, folder, documentation=DOCUMENTATION) as found:
         yield found

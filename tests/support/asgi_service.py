@@ -14,14 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
-from fastapi import FastAPI
-from fastapi import Request as FastRequest
-from fastapi import Response as FastResponse
-from starlette.applications import Starlette
-from starlette.middleware import Middleware
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
 
 from counterfoil.integrations.asgi import (
     Answer,
@@ -48,6 +40,7 @@ ROUTES = (
     "streamed",
     "misdeclared",
 )
+METHODS = ["POST", "PUT", "PATCH", "DELETE", "GET"]
 TOGETHER = ("transfers", "forgetful", "undone")
 ANSWER_BYTES_MAX = 10_000
 HELD_LOOKS = 3_000
@@ -151,7 +144,13 @@ def _plain(answer: Answer, kind: Callable[..., Any]) -> Any:
     return kind(answer.body, status_code=answer.status_code, headers=headers)
 
 
-def starlette(service: Service, middleware: Middleware) -> Starlette:
+def starlette(service: Service, **given: Any) -> Any:
+    from starlette.applications import Starlette
+    from starlette.middleware import Middleware
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.routing import Route
+
     async def serve(request: Request) -> Response:
         route = request.path_params["route"]
         if route not in ROUTES:
@@ -159,24 +158,26 @@ def starlette(service: Service, middleware: Middleware) -> Starlette:
         death = request.headers.get("x-death", "")
         return _plain(await service.act(route, request, await request.body(), death), Response)
 
-    methods = ["POST", "PUT", "PATCH", "DELETE", "GET"]
     return Starlette(
-        routes=[Route("/{route}", serve, methods=methods)],
-        middleware=[middleware],
+        routes=[Route("/{route}", serve, methods=METHODS)],
+        middleware=[Middleware(ReceiptMiddleware, **given)],
     )
 
 
-def fastapi(service: Service, middleware: Middleware) -> FastAPI:
-    app = FastAPI(middleware=[middleware])
+def fastapi(service: Service, **given: Any) -> Any:
+    from fastapi import FastAPI, Request, Response
 
-    @app.api_route("/{route}", methods=["POST", "PUT", "PATCH", "DELETE", "GET"])
-    async def serve(route: str, request: FastRequest) -> FastResponse:
+    app = FastAPI()
+    app.add_middleware(ReceiptMiddleware, **given)
+
+    async def serve(route: str, request: Request) -> Response:
         if route not in ROUTES:
-            return FastResponse(status_code=404)
+            return Response(status_code=404)
         death = request.headers.get("x-death", "")
         answer = await service.act(route, request, await request.body(), death)
-        return _plain(answer, FastResponse)
+        return _plain(answer, Response)
 
+    app.add_api_route("/{route}", serve, methods=METHODS)
     return app
 
 
@@ -211,12 +212,11 @@ def build(settings: dict[str, Any]) -> Any:
         commits=commits_of, answer_bytes_max=ANSWER_BYTES_MAX, **settings.get("rules", {})
     )
     service = Service(place, Path(settings["folder"]))
-    middleware = Middleware(ReceiptMiddleware, journal=journal, rules=rules)
     match settings["framework"]:
         case "starlette":
-            return starlette(service, middleware)
+            return starlette(service, journal=journal, rules=rules)
         case "fastapi":
-            return fastapi(service, middleware)
+            return fastapi(service, journal=journal, rules=rules)
         case _:
             return ReceiptMiddleware(bare(service), journal=journal, rules=rules)
 
