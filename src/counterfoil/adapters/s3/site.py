@@ -1,0 +1,136 @@
+"""One bucket, or a part of it, as an environment: who it is, and in which state."""
+
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from counterfoil.adapters.s3 import kinds
+from counterfoil.adapters.s3.objects import Entry, listing, look, state_digest
+from counterfoil.adapters.s3.records import Records, put_if
+from counterfoil.adapters.s3.wire import AnswerError, Wire
+from counterfoil.core.canonical import decode, encode
+from counterfoil.core.errors import ConfigError, UnavailableError
+from counterfoil.core.intent import EnvironmentState
+
+INSTANCE_BYTES_MAX = 1_000
+INSTANCE_BYTES = 16
+
+PROBE = b"Counterfoil finds out here whether the service keeps its conditions.\n"
+NO_ETAG = "0" * 32
+"""No object that we write has this one."""
+
+
+class Instance(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who the environment is: random, written once."""
+
+    instance: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Site:
+    """What every call needs.
+
+    Attributes:
+        wire: The way to the bucket.
+        records: Records beside the objects.
+        prefix: What every name begins with.
+        account: Account to report.
+        uploads: Folder that files are uploaded from; None when there is none.
+        part_bytes: Size of each part of an upload but the last.
+        lasts_s: How long the service accepts a call that has an effect, in seconds.
+        landing_s: How long a call may take from there until it has landed, in seconds.
+        pause: Waits for so many seconds.
+    """
+
+    wire: Wire
+    records: Records
+    prefix: str
+    account: str
+    uploads: Path | None
+    part_bytes: int
+    lasts_s: int
+    landing_s: int
+    pause: Callable[[float], None]
+
+    def object(self, path: str) -> str:
+        """Return the whole name of the object at a path."""
+        return f"{self.prefix}{path}"
+
+
+def set_up(site: Site) -> None:
+    """Give the environment its identity, and find out whether the service keeps conditions.
+
+    A service that ignores a condition would overwrite what it should refuse, and one that
+    ignores a deadline would take a call at any time.
+
+    Raises:
+        ConfigError: The bucket is not there or not ours, or a condition is ignored.
+        UnavailableError: The service does not answer.
+    """
+    _check_access(site)
+    raw = encode(Instance(instance=secrets.token_hex(INSTANCE_BYTES)))
+    put_if(site.wire, site.records.name("instance"), raw, "")
+    name = site.records.name("probe")
+    put_if(site.wire, name, PROBE, "")
+    key = {"Key": name}
+    source = {"Key": name, "CopySource": {"Bucket": site.wire.bucket, "Key": name}}
+    replaced = source | {"MetadataDirective": "REPLACE"}
+    for what, operation, members in (
+        ("put if absent", "put_object", key | {"Body": PROBE, "IfNoneMatch": "*"}),
+        ("put if unchanged", "put_object", key | {"Body": PROBE, "IfMatch": f'"{NO_ETAG}"'}),
+        ("copy if absent", "copy_object", replaced | {"IfNoneMatch": "*"}),
+        ("copy if unchanged", "copy_object", replaced | {"IfMatch": f'"{NO_ETAG}"'}),
+        ("delete if unchanged", "delete_object", key | {"IfMatch": f'"{NO_ETAG}"'}),
+    ):
+        try:
+            site.wire.ask(what, operation, 412, **members)
+        except AnswerError:
+            continue
+        raise ConfigError(
+            f"the service at {site.wire.endpoint} ignores the condition of a {what}",
+            move="use a service that keeps conditional writes, copies and deletions",
+        )
+
+
+def state(site: Site, paths: Sequence[str]) -> tuple[EnvironmentState, tuple[Entry, ...]]:
+    """Return the environment as it is, and the objects that the scope entries cover.
+
+    Raises:
+        UnavailableError: It cannot be looked at.
+    """
+    entries = listing(site.wire, site.prefix, paths)
+    return as_state(site, state_digest(entries)), entries
+
+
+def as_state(site: Site, fingerprint: str) -> EnvironmentState:
+    """Return a state of this environment with a fingerprint.
+
+    Raises:
+        FormatError: The record of the instance is damaged.
+        UnavailableError: It is gone, or cannot be read.
+    """
+    name = site.records.name("instance")
+    seen = look(site.wire, name, bytes_max=INSTANCE_BYTES_MAX)
+    if seen.content is None:
+        raise UnavailableError(f"the bucket holds no {name}: it is not the one that was set up")
+    found = decode(seen.content, Instance, name, bytes_max=INSTANCE_BYTES_MAX)
+    return EnvironmentState(
+        adapter=kinds.NAME,
+        instance=f"s3:{found.instance}",
+        fingerprint=fingerprint,
+        account=site.account,
+    )
+
+
+def _check_access(site: Site) -> None:
+    try:
+        site.wire.ask("looking at the bucket", "head_bucket", 301, 400, 403, 404)
+    except AnswerError as error:
+        raise ConfigError(
+            f"bucket {site.wire.bucket} cannot be used: the service answers "
+            f"{error.status} {error.code}",
+            move="check bucket, region and credentials",
+        ) from error

@@ -1,0 +1,327 @@
+"""The way to one bucket: what is sent, and every way it fails in our own words.
+
+Nothing is sent twice: botocore's retries and redirects are off. A request that has an
+effect is signed with its deadline, so that the service itself refuses it afterwards. It
+goes over a connection of its own, so that no connection that was closed while idle is
+taken for an answer that was lost.
+
+Source: "Authenticating Requests: Using Query Parameters (AWS Signature Version 4)",
+Amazon S3 API Reference, for `X-Amz-Date` and `X-Amz-Expires`.
+"""
+
+import re
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, Protocol, cast
+from urllib.parse import parse_qs, urlsplit
+
+import boto3
+from botocore.awsrequest import AWSPreparedRequest, AWSRequest
+from botocore.config import Config
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+    ProxyConnectionError,
+)
+from botocore.httpsession import URLLib3Session
+from botocore.parsers import ResponseParserError
+
+from counterfoil.core.errors import ConfigError, UnavailableError
+from counterfoil.core.words import Json
+
+CONNECTIONS_MAX = 16
+"""Connections of one adapter: more than the threads of a usual worker."""
+
+LOST = 0
+"""Stands for the status of an answer that did not come."""
+
+SUCCESSES = range(200, 300)
+
+_CODE = re.compile(rb"<Code>([A-Za-z0-9.]{1,80})</Code>")
+_ETAG = re.compile(rb"<ETag>(?:&quot;|&#34;|\")?([!#-%'-~]{1,200}?)(?:&quot;|&#34;|\")?</ETag>")
+_METHODS = {
+    "put_object": "PUT",
+    "copy_object": "PUT",
+    "delete_object": "DELETE",
+    "complete_multipart_upload": "POST",
+    "get_object": "GET",
+}
+_ANSWERS_IN_ITS_BODY = ("copy_object", "complete_multipart_upload")
+"""Operations that S3 may answer with 200 and an error in the body."""
+
+
+class Client(Protocol):
+    """The operations of boto3's S3 client that are used here."""
+
+    meta: Any
+
+    def generate_presigned_url(
+        self,
+        ClientMethod: str,
+        *,
+        Params: dict[str, Json],
+        ExpiresIn: int,  # noqa: N803 - boto3's
+    ) -> str:
+        """Return an address that holds a signature."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        ...
+
+
+Operation = Callable[..., dict[str, Any]]
+"""One operation of the client, which takes the members of its request by name."""
+
+
+class Session(Protocol):
+    """What is used of boto3's session; its own types name a package per service."""
+
+    def get_credentials(self) -> object:
+        """Return credentials, or None."""
+        ...
+
+    def client(self, service: str, *, endpoint_url: str | None, config: Config) -> Client:
+        """Return a client of a service."""
+        ...
+
+
+class AnswerError(Exception):
+    """The service answered, and not with success; never leaves this package.
+
+    Attributes:
+        status: HTTP status.
+        code: The service's own name for it.
+        at: Moment of the answer, by the service's clock, in whole seconds; 0 unknown.
+    """
+
+    def __init__(self, status: int, code: str, at: int) -> None:
+        super().__init__(status, code, at)
+        self.status = status
+        self.code = code
+        self.at = at
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Signed:
+    """A request that the service accepts until its deadline, and not once more.
+
+    Attributes:
+        operation: Name of the operation.
+        url: With the signature in it: nothing may show it.
+        headers: Those that are signed.
+        until: Deadline, by the service's clock, in whole seconds.
+    """
+
+    operation: str
+    url: str
+    headers: Mapping[str, str]
+    until: int
+
+    def __repr__(self) -> str:
+        return f"Signed({self.operation}, until={self.until})"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sent:
+    """What became of a request that has an effect.
+
+    Attributes:
+        status: HTTP status, or `LOST`.
+        code: The service's own name for an error.
+        etag: ETag of what was written, without its quotes; empty when not told.
+        version: Version id of what was written; empty when there is none.
+        at: Moment of the answer, by the service's clock, in whole seconds; 0 unknown.
+    """
+
+    status: int
+    code: str = ""
+    etag: str = ""
+    version: str = ""
+    at: int = 0
+
+
+class Wire:
+    """The connections to one service; `close` lets go of them.
+
+    Args:
+        client: What `connect` made.
+        bucket: Name of the bucket.
+        request_s: Longest that a request waits for its answer, in seconds.
+    """
+
+    def __init__(self, client: Client, *, bucket: str, request_s: int) -> None:
+        self._client = client
+        self._sender = URLLib3Session(timeout=request_s)
+        self._seen = threading.local()
+        self.bucket = bucket
+        self.endpoint = str(client.meta.endpoint_url)
+        client.meta.events.register("before-sign.s3", self._note_headers)
+        client.meta.events.register("before-send.s3", self._stay)
+
+    def __repr__(self) -> str:
+        return f"Wire({self.endpoint}, {self.bucket})"
+
+    def ask(self, doing: str, operation: str, *fine: int, **members: Json) -> dict[str, Any]:
+        """Make one request that may be made again.
+
+        Args:
+            doing: What for, for people.
+            operation: Name of the operation.
+            fine: Statuses beside success that the caller understands.
+            members: Of the request; the bucket is added.
+
+        Raises:
+            AnswerError: The service answered with one of `fine`.
+            UnavailableError: It answered otherwise, or not at all.
+        """
+        try:
+            act = cast("Operation", getattr(self._client, operation))  # made at run time
+            return act(Bucket=self.bucket, **members)
+        except ClientError as error:
+            refused = _answer(error)
+            if refused.status in fine:
+                raise refused from error
+            raise UnavailableError(
+                f"{doing}: the service answers {refused.status} {refused.code}"
+            ) from error
+        except (BotoCoreError, ResponseParserError, OSError) as error:
+            raise UnavailableError(f"{doing}: {type(error).__name__}") from error
+
+    def sign(self, operation: str, lasts_s: int, **members: Json) -> Signed:
+        """Return a request that the service accepts for so many seconds from now.
+
+        Raises:
+            UnavailableError: There are no credentials at hand.
+        """
+        given = {"Bucket": self.bucket, **members}
+        try:
+            url = self._client.generate_presigned_url(operation, Params=given, ExpiresIn=lasts_s)
+        except (BotoCoreError, OSError) as error:
+            raise UnavailableError(f"a request cannot be signed: {type(error).__name__}") from error
+        query = parse_qs(urlsplit(url).query)
+        signed_at = datetime.strptime(query["X-Amz-Date"][0], "%Y%m%dT%H%M%S%z")
+        until = int(signed_at.timestamp()) + int(query["X-Amz-Expires"][0])
+        return Signed(operation=operation, url=url, headers=self._seen.headers, until=until)
+
+    def send(self, signed: Signed, body: bytes = b"") -> Sent:
+        """Send a signed request once, and say what became of it.
+
+        Raises:
+            UnavailableError: No connection came about, so nothing was sent.
+        """
+        headers = {**signed.headers, "Connection": "close"}
+        request = AWSRequest(
+            method=_METHODS[signed.operation], url=signed.url, headers=headers, data=body or None
+        ).prepare()
+        if body == b"" and request.method in ("PUT", "POST"):
+            request.headers["Content-Length"] = "0"
+        self._stay(request)
+        try:
+            answer = self._sender.send(request)
+            raw = bytes(answer.content)
+        except (EndpointConnectionError, ConnectTimeoutError, ProxyConnectionError) as error:
+            # The driver's words hold the url, and that holds a signature.
+            raise UnavailableError(f"no connection: {type(error).__name__}") from None
+        except (BotoCoreError, OSError):
+            return Sent(status=LOST)
+        return _sent(signed.operation, answer.status_code, answer.headers, raw)
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._client.close()
+        self._sender.close()
+
+    def _note_headers(self, request: AWSRequest, **_: object) -> None:
+        self._seen.headers = {name: _as_text(value) for name, value in request.headers.items()}
+
+    def _stay(self, request: AWSPreparedRequest, **_: object) -> None:
+        """Refuse to leave the endpoint, wherever a service points to."""
+        ours, theirs = urlsplit(self.endpoint), urlsplit(str(request.url))
+        hosts = (ours.netloc, f"{self.bucket}.{ours.netloc}")
+        if theirs.scheme != ours.scheme or theirs.netloc not in hosts:
+            raise UnavailableError(
+                f"the service of {self.endpoint} points elsewhere, which is not followed"
+            )
+
+
+def connect(
+    *, endpoint: str | None, region: str | None, profile: str | None, wait_s: int
+) -> Client:
+    """Return a client that makes each request once, with credentials by boto3's own chain.
+
+    Raises:
+        ConfigError: The profile, the region or the endpoint cannot be used, or there are
+            no credentials.
+    """
+    config = Config(
+        signature_version="s3v4",
+        connect_timeout=wait_s,
+        read_timeout=wait_s,
+        max_pool_connections=CONNECTIONS_MAX,
+        retries={"total_max_attempts": 1, "mode": "standard"},
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+        s3={"addressing_style": "path" if endpoint else "auto"},
+    )
+    try:
+        # boto3 makes its operations at run time
+        session = cast("Session", boto3.Session(profile_name=profile, region_name=region))
+        if session.get_credentials() is None:
+            raise ConfigError(
+                "there are no credentials for s3",
+                move="set them as boto3 looks for them: environment, profile or role",
+            )
+        return session.client("s3", endpoint_url=endpoint, config=config)
+    except (BotoCoreError, ValueError) as error:
+        raise ConfigError(f"s3 cannot be set up: {type(error).__name__}") from error
+
+
+def moment(headers: Mapping[str, str], name: str = "date") -> int:
+    """Return a header's moment in whole seconds UTC; 0 when there is none."""
+    with suppress(ValueError, TypeError):
+        return int(parsedate_to_datetime(headers[name]).timestamp()) if name in headers else 0
+    return 0
+
+
+def headers_of(answer: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return the headers of an answer, by names in lower case."""
+    headers: Mapping[str, str] = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+    return headers
+
+
+def bare(etag: str) -> str:
+    """Return an ETag without its quotes."""
+    return etag.strip('"')
+
+
+def _answer(error: ClientError) -> AnswerError:
+    answer = cast("dict[str, Any]", error.response)  # a parsed answer, whose members vary
+    status = int(answer.get("ResponseMetadata", {}).get("HTTPStatusCode", LOST))
+    code = str(answer.get("Error", {}).get("Code", ""))[:80]
+    return AnswerError(status, code, moment(headers_of(answer)))
+
+
+def _sent(operation: str, status: int, headers: Mapping[str, str], raw: bytes) -> Sent:
+    lower = {name.lower(): value for name, value in headers.items()}
+    code, etag = _CODE.search(raw), _ETAG.search(raw)
+    if status in SUCCESSES and operation in _ANSWERS_IN_ITS_BODY and (code or not etag):
+        status = LOST
+    told = etag.group(1).decode() if etag else bare(lower.get("etag", ""))
+    return Sent(
+        status=status,
+        code=code.group(1).decode() if code else "",
+        etag=told,
+        version=lower.get("x-amz-version-id", ""),
+        at=moment(lower),
+    )
+
+
+def _as_text(value: str | bytes) -> str:
+    return value.decode("ascii") if isinstance(value, bytes) else value
