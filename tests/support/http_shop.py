@@ -50,7 +50,11 @@ class Handler(BaseHTTPRequestHandler):
                     self._problem(404, "no such place")
 
     def do_POST(self) -> None:
-        self._body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+        length = int(self.headers.get("Content-Length", "0"))
+        self._body = self.rfile.read(length)
+        if len(self._body) < length:  # half a request is none
+            self.close_connection = True
+            return
         with ledger.connected(self.place) as db:
             match self.path.strip("/").split("/"):
                 case [("keyed" | "plain") as form, "orders"]:

@@ -1,0 +1,58 @@
+"""Real workers, killed by SIGKILL before each call and each move on the wire; orders counted."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from counterfoil.core.words import Level
+from tests.support.http_bench import ASGI, STDLIB, running
+from tests.support.sources import ROOT
+
+SHARED_MEMORY = Path("/dev/shm")
+SECONDS_MAX = 300
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(
+    ("level", "module"),
+    [
+        pytest.param(Level.DEDUPLICATING, STDLIB, id="deduplicating"),
+        pytest.param(Level.TRANSACTIONAL, ASGI, id="transactional"),
+        pytest.param(Level.QUERYABLE, STDLIB, id="queryable without a bound"),
+    ],
+)
+def test_a_worker_killed_at_any_boundary_orders_nothing_twice(
+    level: Level, module: str, tmp_path: Path
+) -> None:
+    where = SHARED_MEMORY if SHARED_MEMORY.is_dir() else tmp_path
+    with (
+        tempfile.TemporaryDirectory(prefix="counterfoil-", dir=where) as folder,
+        running(module, Path(folder)) as shop,
+    ):
+        report = _killed(level, shop.port, shop.place, folder)
+    assert report["faults"] == []
+    assert report["kills"] == len(report["calls"])
+    assert {"adapter.execute", "wire.connect_tcp", "wire.write", "wire.read"} <= {*report["calls"]}
+    assert bool(report["reviews"]) == (level is Level.QUERYABLE)
+
+
+def _killed(level: Level, port: int, place: str, folder: str) -> Any:
+    flags = ["-O"] if sys.flags.optimize else []
+    arguments = [str(level), str(port), place, folder]
+    answer = subprocess.run(
+        [sys.executable, *flags, "-W", "error", "-m", "tests.support.http_worker", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS_MAX,
+    )
+    assert answer.returncode == 0, answer.stdout[-2_000:] + answer.stderr[-4_000:]
+    return json.loads(answer.stdout)
