@@ -1,0 +1,199 @@
+"""A real repository with a working tree, a bare remote, and calls on both."""
+
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from counterfoil.adapters.git import GitAdapter, open_git
+from counterfoil.core.canonical import canonical, digest, normalise
+from counterfoil.core.intent import EnvironmentState
+from counterfoil.core.receipt import Answer, Fence, LookUp, Receipt, Served
+from counterfoil.core.words import Digest, IntentDigest, Json, Key, RunId
+from counterfoil.ports import Adapter, Operation
+
+NOW_MS = 1_700_000_000_000
+RUN = RunId("run-1")
+OTHER_RUN = RunId("run-2")
+KEY = Key("key-1")
+FENCE = Fence(lease_version=1, nonce="first")
+NEWER = Fence(lease_version=2, nonce="second")
+
+WORK = "refs/heads/work"
+MAIN = "refs/heads/main"
+TAG = "refs/tags/v1"
+SCOPE = {"refs": (WORK, MAIN, TAG), "remotes": ("origin",), "paths": (".",)}
+LOCAL = {"refs": (WORK, MAIN, TAG), "paths": (".",)}
+
+RUNNER = {"name": "Runner", "email": "run@example.org", "date": "2026-01-02T03:04:05+01:00"}
+ENVIRONMENT = {
+    "PATH": os.environ["PATH"],
+    "HOME": "/nonexistent",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_AUTHOR_NAME": "Somebody",
+    "GIT_AUTHOR_EMAIL": "else@example.org",
+    "GIT_COMMITTER_NAME": "Somebody",
+    "GIT_COMMITTER_EMAIL": "else@example.org",
+}
+
+
+def git(folder: Path, *words: str, given: str = "", **extra: str) -> str:
+    """Run git as the user does, and return what it prints."""
+    ran = subprocess.run(
+        ["git", *words],
+        cwd=folder,
+        env={**ENVIRONMENT, **extra},
+        input=given,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ran.returncode == 0, f"git {words}: {ran.stderr}"
+    return ran.stdout.strip()
+
+
+class Scene:
+    """A repository on its branch main, with a branch work, and a bare remote that has both."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self.root = place / "repository"
+        self.remote = place / "remote.git"
+        self.url = f"file://{self.remote}"
+        git(place, "init", "-q", "-b", "main", str(self.root))
+        (self.root / "app.py").write_text("broken\n")
+        (self.root / "docs").mkdir()
+        (self.root / "docs" / "note.md").write_text("old\n")
+        git(self.root, "add", "-A")
+        git(self.root, "commit", "-q", "-m", "one")
+        git(self.root, "branch", "work")
+        git(place, "clone", "-q", "--bare", str(self.root), str(self.remote))
+        git(self.root, "remote", "add", "origin", self.url)
+        self.first = git(self.root, "rev-parse", "HEAD")
+
+    def open(self, **options: Any) -> GitAdapter:
+        """Open an adapter."""
+        settings: dict[str, Any] = {"now_ms": lambda: NOW_MS, "remotes": {"origin": self.url}}
+        return open_git(self.root, **(settings | options))
+
+    def at(self, ref: str, place: Path | None = None) -> str:
+        """Return where a ref is, in the repository or at the remote; empty for nowhere."""
+        listed = git(place or self.root, "for-each-ref", "--format=%(objectname)", ref)
+        return listed.strip()
+
+    def made(self, parent: str, message: str, path: str = "made.txt") -> str:
+        """Return a commit of somebody that is on no branch."""
+        object_id = git(self.root, "hash-object", "-w", "--stdin", given=message)
+        tree = git(self.root, "mktree", given=f"100644 blob {object_id}\t{path}\n")
+        author = {"GIT_AUTHOR_EMAIL": RUNNER["email"], "GIT_AUTHOR_DATE": "@1700000000 +0000"}
+        return git(self.root, "commit-tree", tree, "-p", parent, "-m", message, **author)
+
+    def teammate_pushes(self, message: str = "theirs", *, onto: str = "") -> str:
+        """Push a commit to work from another clone, as somebody else does."""
+        clone = self.place / "teammate"
+        if not clone.exists():
+            git(self.place, "clone", "-q", str(self.remote), str(clone))
+        git(clone, "fetch", "-q", "origin")
+        git(clone, "checkout", "-q", "--detach", onto or "origin/work")
+        git(clone, "commit", "-q", "--allow-empty", "-m", message)
+        git(clone, "push", "-q", "--force", "origin", "HEAD:refs/heads/work")
+        return git(clone, "rev-parse", "HEAD")
+
+    def commits(self, place: Path | None = None) -> int:
+        """Count the commits of runs on work, in the repository or at the remote."""
+        words = ("rev-list", "--count", "--author=run@example.org", f"{self.first}..{WORK}")
+        return int(git(place or self.root, *words))
+
+    def picture(self) -> dict[str, bytes]:
+        """Return every byte of the working tree and of the user's own index."""
+        seen = {
+            path.relative_to(self.root).as_posix(): path.read_bytes()
+            for path in sorted(self.root.rglob("*"))
+            if path.is_file() and ".git" not in path.relative_to(self.root).parts
+        }
+        return seen | {"index": (self.root / ".git" / "index").read_bytes()}
+
+
+def commit(scene: Scene, number: int = 1, **more: Json) -> dict[str, Json]:
+    """Return the arguments of a commit on top of work as it is."""
+    return {
+        "ref": WORK,
+        "parent": scene.at(WORK),
+        "changes": {f"{number}.txt": f"{number}\n"},
+        "message": f"change {number}",
+        "author": RUNNER,
+        **more,
+    }
+
+
+def push(scene: Scene, number: int = 1, **more: Json) -> dict[str, Json]:
+    """Return the arguments of a push of a commit onto work of the remote as it is."""
+    at = scene.at(WORK, scene.remote)
+    return {
+        "remote": "origin",
+        "ref": WORK,
+        "target": scene.made(at, f"change {number}"),
+        "expected": at,
+        **more,
+    }
+
+
+def operation(
+    adapter: Adapter,
+    kind: str,
+    arguments: Mapping[str, Json],
+    *,
+    key: Key = KEY,
+    run_id: RunId = RUN,
+    fence: Fence = FENCE,
+    scope: Mapping[str, tuple[str, ...]] = SCOPE,
+    prestate: EnvironmentState | None = None,
+    generation: int = 1,
+    timeout_ms: int = 20_000,
+) -> Operation:
+    """Return a call on the state as it is, or on `prestate`."""
+    given = normalise(dict(arguments), "arguments")
+    return Operation(
+        run_id=run_id,
+        kind=kind,
+        arguments=given,
+        key=key,
+        digest=IntentDigest(f"i1:{digest(canonical({'arguments': given, 'kind': kind}))}"),
+        fence=fence,
+        served=Served(generation=generation, checkpoint=Digest(f"{generation:064x}")),
+        prestate=prestate or adapter.observe(scope).state,
+        scope=scope,
+        timeout_ms=timeout_ms,
+    )
+
+
+def do(adapter: Adapter, kind: str, arguments: Mapping[str, Json], **options: Any) -> Receipt:
+    """Make a call on the state as it is."""
+    return adapter.execute(operation(adapter, kind, arguments, **options))
+
+
+def asked(adapter: Adapter, kind: str, key: Key = KEY, run_id: RunId = RUN) -> LookUp:
+    """Return what is on record under a key."""
+    return adapter.look_up(run_id, key, kind)
+
+
+def expect_one_end(scene: Scene, call: Operation, *, is_at_remote: bool = False) -> Answer:
+    """Hold a scene after a kill to one of its two ends, then to the effect being there once.
+
+    A fresh adapter looks, takes the run over and makes the call again.
+    """
+    place = scene.remote if is_at_remote else scene.root
+    adapter = scene.open()
+    found = asked(adapter, call.kind).answer
+    assert found in (Answer.FOUND, Answer.ABSENT)
+    assert scene.commits(place) == (found is Answer.FOUND)
+    adapter.take(RUN, FENCE)
+    receipt = adapter.execute(call)
+    assert receipt.replayed is (found is Answer.FOUND)
+    assert adapter.observe(call.scope).state == receipt.poststate
+    assert scene.commits(place) == 1
+    git(place, "fsck", "--strict")
+    return found

@@ -1,0 +1,53 @@
+"""The git adapter keeps the clauses of its level, on a repository and on a bare remote."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from counterfoil.core.errors import CounterfoilError
+from counterfoil.testing import adapter_calls as calls
+from counterfoil.testing import adapter_fences as fences
+from counterfoil.testing import adapter_keys as keys
+from counterfoil.testing import saboteur_adapters as saboteurs
+from counterfoil.testing.adapter_bench import AdapterBench
+from counterfoil.testing.conformance_adapters import Clause, clauses_for
+from counterfoil.testing.expect import ConformanceError
+from tests.support.benches import Candidate
+from tests.support.git_bench import Wrap, candidates, commit_bench, push_bench
+
+CASES = [
+    pytest.param(candidate, clause, id=f"{candidate.name} {clause.__name__.replace('_', ' ')}")
+    for candidate in candidates()
+    for clause in clauses_for(candidate.spec, candidate.traits)
+]
+
+CAUGHT: list[tuple[Wrap, Clause]] = [
+    (saboteurs.ExecutesTwice, keys.a_repeated_call_gets_the_first_receipt),
+    (saboteurs.ObservesFromMemory, keys.a_disturbance_is_observed),
+    (saboteurs.IgnoresFence, fences.a_call_under_an_older_lease_is_refused),
+    (saboteurs.ForbidIsIgnored, keys.a_forbidden_key_never_executes),
+    (saboteurs.AbsentOnError, calls.an_unreachable_target_is_unknown_and_not_absent),
+    (saboteurs.ReportsThePrestate, calls.the_poststate_is_what_is_observed),
+]
+
+
+@pytest.mark.parametrize(("candidate", "clause"), CASES)
+def test_it_is_kept(candidate: Candidate, clause: Clause, tmp_path: Path) -> None:
+    bench = candidate.bench(tmp_path)
+    try:
+        clause(bench)
+    finally:
+        bench.close()
+
+
+@pytest.mark.parametrize("make", [commit_bench, push_bench])
+@pytest.mark.parametrize(
+    ("saboteur", "clause"),
+    [pytest.param(saboteur, clause, id=clause.__name__) for saboteur, clause in CAUGHT],
+)
+def test_a_broken_promise_is_caught(
+    make: Callable[[Path, Wrap], AdapterBench], saboteur: Wrap, clause: Clause, tmp_path: Path
+) -> None:
+    with pytest.raises((ConformanceError, CounterfoilError)):
+        clause(make(tmp_path, saboteur))
