@@ -1,8 +1,6 @@
 """SIGKILL at every boundary: of the runtime, of the supervisor, of the command."""
 
 import itertools
-import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator

@@ -170,14 +170,8 @@ class ShellAdapter:
             FormatError: The journal is damaged.
             UnavailableError: The journal cannot be used now.
         """
-        with self._turn():
-            attempt = journal.attempt(self._site.db, key)
-            grace_ms = 0
-            if attempt is not None and attempt.state is State.OPEN:
-                allowed = self._allowed.get(attempt.claim.kind)
-                grace_ms = allowed.command.grace_ms if allowed else 0
-                settle(self._site, attempt, is_stopping=True)
-        return self._answer(run_id, key, grace_ms + STOP_MS)
+        grace_ms = max(allowed.command.grace_ms for allowed in self._allowed.values())
+        return self._answer(run_id, key, grace_ms + STOP_MS, is_stopping=True)
 
     def preview(self, kind: str, arguments: dict[str, Json]) -> str:
         """Return the words of a command as programs get them, for people.
@@ -204,7 +198,9 @@ class ShellAdapter:
             resolve(self._site)
             yield lock
 
-    def _answer(self, run_id: RunId, key: Key, wait_ms: int) -> LookUp:
+    def _answer(
+        self, run_id: RunId, key: Key, wait_ms: int, *, is_stopping: bool = False
+    ) -> LookUp:
         give_up_at_ms = monotonic_ms() + wait_ms
         while True:
             with self._turn():
@@ -216,7 +212,7 @@ class ShellAdapter:
                     is_ours = attempt.claim.run_id == run_id
                     answer = Answer.FOUND if is_ours else Answer.FOUND_OTHER
                     return LookUp(answer=answer, receipt=attempt.receipt)
-                seen = settle(self._site, attempt)
+                seen = settle(self._site, attempt, is_stopping=is_stopping)
             if not wait(seen, give_up_at_ms, self._site.pause):
                 return unknown(_running(seen))
 
