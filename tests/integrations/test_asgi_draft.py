@@ -3,8 +3,6 @@
 Source: draft-ietf-httpapi-idempotency-key-header, 2.1 to 2.7.
 """
 
-from concurrent.futures import ThreadPoolExecutor
-from time import sleep
 from typing import Any
 
 import httpx
@@ -18,8 +16,9 @@ from tests.support.asgi_bench import (
     new_key,
     outcome,
     post,
-    post_alone,
+    post_alone_in_thread,
     receipt_url,
+    wait_until_reached,
 )
 
 pytest_plugins = ["tests.support.postgres", "tests.support.asgi_bench"]
@@ -86,9 +85,8 @@ def test_a_retry_is_called_a_replay(running: Running) -> None:
 def test_a_request_during_the_first_one_is_a_conflict(running: Running) -> None:
     service, client = running
     key = new_key()
-    with ThreadPoolExecutor(1) as threads:
-        first = threads.submit(post_alone, service, "held", key)
-        _wait_until_reached(service, key)
+    with post_alone_in_thread(service, "held", key) as first:
+        wait_until_reached(service, key)
         second = post(client, "held", key)
         (service.folder / f"{key}.go").touch()
         status = first.result().status_code
@@ -102,9 +100,8 @@ def test_a_request_during_the_first_one_is_a_conflict(running: Running) -> None:
 def test_a_request_after_a_conflict_gets_the_first_answer(running: Running) -> None:
     service, client = running
     key = new_key()
-    with ThreadPoolExecutor(1) as threads:
-        first = threads.submit(post_alone, service, "held", key)
-        _wait_until_reached(service, key)
+    with post_alone_in_thread(service, "held", key) as first:
+        wait_until_reached(service, key)
         post(client, "held", key)
         (service.folder / f"{key}.go").touch()
         answer = first.result()
@@ -121,7 +118,7 @@ def test_a_client_that_leaves_does_not_stop_its_request(running: Running) -> Non
             headers={"idempotency-key": f'"{key}"'},
             timeout=httpx.Timeout(60, read=0.3),
         )
-    _wait_until_reached(service, key)
+    wait_until_reached(service, key)
     (service.folder / f"{key}.go").touch()
     for _ in range(LOOKS):
         answer = post(client, "held", key)
@@ -298,11 +295,3 @@ def test_a_key_is_data(running: Running, key: str) -> None:
         client.post("/orders", json={"name": key}, headers=headers)
     found = client.get(receipt_url(key)).json()
     assert (found["key"], service.effects("orders", key)) == (key, 1)
-
-
-def _wait_until_reached(service: Service, key: str) -> None:
-    for _ in range(LOOKS):
-        if (service.folder / f"{key}.reached").exists():
-            return
-        sleep(0.01)
-    raise AssertionError("the request never arrived")

@@ -7,8 +7,10 @@ import socket
 import subprocess
 import sys
 from collections.abc import Generator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 from typing import Any
 from urllib.parse import quote
 
@@ -123,10 +125,23 @@ def post(client: httpx.Client, route: str, key: str, **headers: str) -> httpx.Re
     )
 
 
-def post_alone(service: Service, route: str, key: str) -> httpx.Response:
-    """Send a request on a connection of its own, for use in a thread."""
-    with client_of(service) as client:
-        return post(client, route, key)
+@contextmanager
+def post_alone_in_thread(
+    service: Service, route: str, key: str, **headers: str
+) -> Generator[Future[httpx.Response]]:
+    """Send a request on a connection of its own, beside what the test does meanwhile."""
+    with ThreadPoolExecutor(1) as threads, client_of(service) as client:
+        yield threads.submit(post, client, route, key, **headers)
+
+
+def wait_until_reached(service: Service, key: str) -> None:
+    """Wait until the service has begun with a request that it holds."""
+    waits = Event()
+    for _ in range(LOOKS):
+        if (service.folder / f"{key}.reached").exists():
+            return
+        waits.wait(0.01)
+    raise AssertionError("the request never arrived")
 
 
 def receipt_url(key: str) -> str:

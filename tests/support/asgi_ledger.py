@@ -76,13 +76,15 @@ def die(when: str, wanted: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def transfer(place: str, receipt: PromisedReceipt, name: str, death: str) -> Answer:
+def transfer(
+    place: str, receipt: PromisedReceipt, name: str, death: str, route: str = "transfers"
+) -> Answer:
     """Do an effect and write its receipt in one transaction."""
     with connected(place) as connection:
         connection.execute("BEGIN" if is_postgres(place) else "BEGIN IMMEDIATE")
         try:
             die("before-effect", death)
-            answer = created(add(connection, place, "transfers", name))
+            answer = created(add(connection, place, route, name))
             die("before-receipt", death)
             receipt.commit_in(connection, answer)
             die("before-commit", death)

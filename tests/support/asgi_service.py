@@ -19,6 +19,7 @@ from counterfoil.integrations.asgi import (
     Answer,
     Commits,
     Journal,
+    PromisedReceipt,
     ReceiptMiddleware,
     Rules,
     open_journal,
@@ -34,6 +35,7 @@ ROUTES = (
     "failing",
     "large",
     "held",
+    "slow",
     "forgetful",
     "undone",
     "silent",
@@ -41,7 +43,7 @@ ROUTES = (
     "misdeclared",
 )
 METHODS = ["POST", "PUT", "PATCH", "DELETE", "GET"]
-TOGETHER = ("transfers", "forgetful", "undone")
+TOGETHER = ("transfers", "slow", "forgetful", "undone")
 ANSWER_BYTES_MAX = 10_000
 HELD_LOOKS = 3_000
 
@@ -71,6 +73,9 @@ class Service:
                 return await asyncio.to_thread(work)
             case "held":
                 return await self._held(name)
+            case "slow" if receipt:
+                await self._hold(name)
+                return await asyncio.to_thread(self._slow, receipt, name)
             case "undone" if receipt:
                 return await asyncio.to_thread(self._undone, receipt)
             case "misdeclared" if receipt:
@@ -88,14 +93,20 @@ class Service:
 
     async def _held(self, name: str) -> Answer:
         answer = await asyncio.to_thread(ledger.order, self._place, "held", name, "")
+        await self._hold(name)
+        return answer
+
+    async def _hold(self, name: str) -> None:
         (self._folder / f"{name}.reached").touch()
         for _ in range(HELD_LOOKS):
             if (self._folder / f"{name}.go").exists():
                 break
             await asyncio.sleep(0.01)
-        return answer
 
-    def _undone(self, receipt: Any) -> Answer:
+    def _slow(self, receipt: PromisedReceipt, name: str) -> Answer:
+        return ledger.transfer(self._place, receipt, name, "", route="slow")
+
+    def _undone(self, receipt: PromisedReceipt) -> Answer:
         answer = ledger.created(0)
         with ledger.connected(self._place) as connection:
             connection.execute("BEGIN")
