@@ -37,6 +37,7 @@ from tests.support.sources import ROOT
 LOOPBACK = ("127.0.0.0/8",)
 PATIENCE_SECONDS = 60
 CALL_MS = 10_000
+ASK_MS = 2_000
 STDLIB, ASGI = "tests.support.http_shop", "tests.support.http_shop_asgi"
 _tenants = itertools.count(1)
 
@@ -206,6 +207,7 @@ def service(
         receipts=f"{url}/counterfoil/receipts" if has_receipts else "",
         watch=watch if is_watched and not has_receipts else None,
         headers={"Authorization": token},
+        ask_ms=ASK_MS,
     )
 
 

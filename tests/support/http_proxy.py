@@ -105,6 +105,7 @@ class HttpProxy:
             threading.Thread(target=_hang_up, args=(client, service), daemon=True).start()
             while piece := service.recv(PIECE):
                 client.sendall(piece)
+        client.shutdown(socket.SHUT_RDWR)  # another thread still reads from it
 
 
 def _hang_up(client: socket.socket, service: socket.socket) -> None:

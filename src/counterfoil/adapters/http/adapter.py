@@ -33,9 +33,6 @@ from counterfoil.core.task import PATHS, covers
 from counterfoil.core.words import Json, Key, Level, RunId
 from counterfoil.ports import Observation, Operation
 
-OBSERVE_MS = 10_000
-"""Longest look at an environment, a fence or a look-up of no declared kind."""
-
 ASK_AGAIN_SECONDS = 0.1
 """Between two look-ups while the first call under a key is under way."""
 
@@ -86,7 +83,7 @@ class HttpAdapter:
         if not self._service.receipts:
             return None
         try:
-            return receipts.take(self._site, run_id, fence, deadline_in(OBSERVE_MS))
+            return receipts.take(self._site, run_id, fence, deadline_in(self._service.ask_ms))
         except (UnknownOutcomeError, PermissionDeniedError) as error:
             raise UnavailableError(f"the fence was not raised: {error.message}", run_id) from error
 
@@ -98,7 +95,7 @@ class HttpAdapter:
         Raises:
             UnavailableError: It cannot be looked at.
         """
-        return self._look(deadline_in(OBSERVE_MS))
+        return self._look(deadline_in(self._service.ask_ms))
 
     def look_up(self, run_id: RunId, key: Key, kind: str) -> LookUp:
         """Ask the service for a receipt; what is not said in so many words is unknown."""

@@ -199,6 +199,7 @@ class Service:
         headers: Headers of every request, such as the credentials.
         instance: Identity of the environment; the addresses of the service by default.
         account: Account to report with each state, where `watch` names none.
+        ask_ms: Longest look at the environment, or raising of a fence.
     """
 
     name: str
@@ -208,3 +209,4 @@ class Service:
     headers: Mapping[str, Header] | None = None
     instance: str = ""
     account: str = ""
+    ask_ms: int = 10_000

@@ -75,13 +75,12 @@ def kinds_of(service: Service) -> dict[str, Kind]:
         ConfigError: A declaration is not well formed, or promises what cannot be held.
     """
     try:
-        identifier(service.name, "name")
+        _check_service(service)
         found = {each.name: _kind(service, each) for each in service.endpoints}
     except ContractError as error:
         raise ConfigError(f"service {service.name!r:.80}: {error.message}") from error
     if len(found) != len(service.endpoints):
         raise ConfigError(f"service {service.name} declares an endpoint twice")
-    _check_headers(service.headers, f"headers of {service.name}")
     return found
 
 
@@ -120,6 +119,29 @@ def _kind(service: Service, endpoint: Endpoint) -> Kind:
 
 
 # ---------------------------------------------------------------- what is declared
+
+
+def _check_service(service: Service) -> None:
+    identifier(service.name, "name")
+    for field in ("instance", "account"):
+        if getattr(service, field):
+            identifier(getattr(service, field), field)
+    if service.ask_ms < 1:
+        raise ConfigError(f"service {service.name} has an ask_ms of {service.ask_ms}, below 1")
+    _check_headers(service.headers, f"headers of {service.name}")
+    if service.receipts:
+        _check_fixed(service.receipts, "receipts")
+    watch = service.watch
+    if watch is not None:
+        _check_fixed(watch.url, "watch.url")
+        for field in ("version", "instance", "fingerprint", "account"):
+            check_pointer(getattr(watch, field), f"watch.{field}")
+
+
+def _check_fixed(url: str, field: str) -> None:
+    template = parse_template(url, field)
+    if names_of(template):
+        raise ConfigError(f"{field} {url!r:.120} has places, and nothing to put there")
 
 
 def _check_request(endpoint: Endpoint, url: Template) -> None:
