@@ -19,11 +19,12 @@ LOOK_SECONDS = 0.02
 
 
 class Loss(Enum):
-    """What becomes of the next COMMIT; the program's connection ends in each case."""
+    """What becomes of the next COMMIT; the program's connection ends, but for silence."""
 
     REQUEST = "it never arrives"
     ANSWER = "it arrives, and its answer does not"
     LATE = "it arrives when it is let go"
+    SILENCE = "it arrives, and nothing comes back"
 
 
 class CommitProxy:
@@ -131,7 +132,12 @@ class CommitProxy:
             server.sendall(COMMIT)
             said = b""
             while READY_FOR_QUERY not in said:
-                said += server.recv(BYTES_MAX)
+                piece = server.recv(BYTES_MAX)
+                if not piece:
+                    break
+                said += piece
             self.has_landed.set()
+        if loss is Loss.SILENCE:
+            client.recv(BYTES_MAX)  # until the program has had enough
         client.close()
         self.has_cut.set()

@@ -24,7 +24,11 @@ WAITS_FOR_A_LOCK = (
     "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
     "AND datname = current_database()"
 )
-LOOKS_MAX = 10_000
+HAS_ALL_BUT_COMMITTED = (
+    "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction' "
+    "AND query LIKE 'UPDATE %SET generation%' AND datname = current_database()"
+)
+LOOKS_MAX = 50_000
 
 
 def asked(
@@ -117,9 +121,18 @@ def expect_one_end(place: Place, sent: Operation) -> Answer:
 
 def wait_for_lock(url: str) -> None:
     """Return as soon as somebody waits for a lock in the database."""
+    _wait_for(url, WAITS_FOR_A_LOCK)
+
+
+def wait_for_open_call(url: str) -> None:
+    """Return as soon as somebody has done all but commit."""
+    _wait_for(url, HAS_ALL_BUT_COMMITTED)
+
+
+def _wait_for(url: str, question: str) -> None:
     with psycopg.connect(url.partition("?")[0], autocommit=True) as db:
         for _ in range(LOOKS_MAX):
-            row = db.execute(WAITS_FOR_A_LOCK).fetchone()
+            row = db.execute(question.encode()).fetchone()
             if row is not None and row[0]:
                 return
-    raise AssertionError("nobody waits for a lock")
+    raise AssertionError("nobody does what was waited for")

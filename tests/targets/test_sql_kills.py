@@ -3,11 +3,13 @@
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -21,7 +23,16 @@ from counterfoil.local.postgres import LocalPostgres
 from counterfoil.ports import Operation
 from tests.support.sources import ROOT
 from tests.support.sql_bench import Place, postgres_place, sqlite_place
-from tests.support.sql_scene import FENCE, PAYMENT, RUN, asked, expect_one_end, paid
+from tests.support.sql_scene import (
+    FENCE,
+    NEWER,
+    PAYMENT,
+    RUN,
+    asked,
+    expect_one_end,
+    paid,
+    wait_for_open_call,
+)
 
 pytest_plugins = ["tests.support.postgres"]
 
@@ -41,11 +52,12 @@ class Worker:
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process
+        self.child = ""
 
     def work(self, folder: Path, *options: str) -> int:
         """Make the change of a folder under strace, and return how the process ended."""
-        child = self._ask(str(folder))
-        command = ("strace", "-f", "-p", child, *options)
+        self.child = self._ask(str(folder))
+        command = ("strace", "-f", "-p", self.child, *options)
         with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as tracer:
             assert "attached" in _stream(tracer.stderr).readline()
             ended = int(self._ask("go"))
@@ -85,12 +97,12 @@ def quick(tmp_path: Path) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def prepared(place: Place, folder: Path) -> Operation:
+def prepared(place: Place, folder: Path, *, timeout_ms: int = 20_000) -> Operation:
     """Leave a call for a worker in a folder, under a lease that was taken."""
     folder.mkdir(parents=True, exist_ok=True)
     adapter = place.adapter()
     adapter.take(RUN, FENCE)
-    sent = asked(adapter, *PAYMENT)
+    sent = asked(adapter, *PAYMENT, timeout_ms=timeout_ms)
     adapter.close()
     (folder / "call").write_bytes(msgspec.msgpack.encode(sent))
     (folder / "target").write_text(str(place.target), encoding="utf-8")
@@ -188,3 +200,34 @@ def test_a_kill_at_any_message_to_a_server_leaves_all_or_nothing(
         ends.add(expect_one_end(place, sent))
         place.close()
     assert ends == {Answer.ABSENT, Answer.FOUND}
+
+
+@pytest.mark.parametrize("row", [pytest.param("C06", id="C06 a, C11, on a server")])
+def test_a_worker_that_is_stopped_before_its_commit_cannot_make_it_afterwards(
+    row: str, worker: Worker, postgres: LocalPostgres, quick: Path
+) -> None:
+    """Its transaction ends by the server's clock; then its successor acts, and it wakes up."""
+    first = postgres_place(postgres)
+    log = quick / "whole" / "log"
+    whole(worker, first, quick / "whole", "sendto")
+    first.close()
+    (commit,) = [
+        number
+        for number, line in enumerate(log.read_text(encoding="utf-8").splitlines(), start=1)
+        if "COMMIT" in line
+    ]
+    place = postgres_place(postgres)
+    prepared(place, quick, timeout_ms=1_500)
+    inject = f"inject=sendto:signal=SIGSTOP:when={commit - 1}"
+    with ThreadPoolExecutor(1) as pool:
+        late = pool.submit(
+            worker.work, quick, "-e", "trace=sendto", "-e", inject, "-o", "/dev/null"
+        )
+        wait_for_open_call(str(place.target))
+        successor = place.adapter()
+        successor.take(RUN, NEWER)
+        assert not successor.execute(asked(successor, *PAYMENT, fence=NEWER)).replayed
+        os.kill(int(worker.child), signal.SIGCONT)
+        assert late.result() == 1
+    assert paid(place) == (1, 1)
+    place.close()

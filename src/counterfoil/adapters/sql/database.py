@@ -128,6 +128,7 @@ def transact(
         try:
             outcome = work(connection)
             if writes:
+                _check_time(database, ends_at)
                 connection.commit()
             return outcome
         except Trouble as trouble:
@@ -135,9 +136,14 @@ def transact(
                 raise
         finally:
             connection.end()
-        if monotonic() >= ends_at:
-            break
+        _check_time(database, ends_at)
     raise Trouble(Sort.UNAVAILABLE, f"other transactions of {database.title} kept coming first")
+
+
+def _check_time(database: Database, ends_at: float) -> None:
+    """Refuse to go on, or to commit, after the end of a call: another may act by then."""
+    if monotonic() >= ends_at:
+        raise Trouble(Sort.UNAVAILABLE, f"{database.title} took too long, and nothing is committed")
 
 
 def own(database: Database, connection: Connection, text: str, **values: Value) -> Rows:

@@ -146,22 +146,15 @@ class PostgresDatabase:
 
     def begin(self, *, writes: bool, ends_at: float) -> Connection:
         """Begin, on a connection that waits where there is one."""
-        left_ms = max(1, int((ends_at - monotonic()) * 1000))
-        begins = (
-            f"BEGIN ISOLATION LEVEL REPEATABLE READ {'READ WRITE' if writes else 'READ ONLY'}; "
-            f"SET LOCAL lock_timeout = {max(1, left_ms // LOCK_SHARE)}; "
-            f"SET LOCAL statement_timeout = {left_ms}; "
-            f"SET LOCAL idle_in_transaction_session_timeout = {left_ms}; {SET_UP}"
-        ).encode()
         while True:
             waiting = self._taken()
             db = waiting or self._connected(ends_at)
             db.ends_at = ends_at
             try:
-                db.execute(begins)
+                db.execute(_beginning(writes=writes, ends_at=ends_at))
             except psycopg.Error as error:
                 db.close()
-                if waiting is None:
+                if waiting is None or monotonic() >= ends_at:
                     raise trouble_of(error, self.title) from error
             else:
                 return PostgresConnection(db, self, streams=not writes)
@@ -276,6 +269,17 @@ class PostgresConnection:
         if self._db.closed:
             return
         self._database.give_back(self._db)
+
+
+def _beginning(*, writes: bool, ends_at: float) -> bytes:
+    """Return what begins a transaction that the server itself ends when time is over."""
+    left_ms = max(1, int((ends_at - monotonic()) * 1000))
+    return (
+        f"BEGIN ISOLATION LEVEL REPEATABLE READ {'READ WRITE' if writes else 'READ ONLY'}; "
+        f"SET LOCAL lock_timeout = {max(1, left_ms // LOCK_SHARE)}; "
+        f"SET LOCAL statement_timeout = {left_ms}; "
+        f"SET LOCAL idle_in_transaction_session_timeout = {left_ms}; {SET_UP}"
+    ).encode()
 
 
 def _rows(cursor: psycopg.Cursor[TupleRow], rows_max: int) -> Rows:
