@@ -48,6 +48,7 @@ class Shop:
 
     module: str
     place: str
+    tls: tuple[str, ...] = ()
     listener: socket.socket = field(
         default_factory=lambda: socket.create_server(("127.0.0.1", 0), backlog=256)
     )
@@ -61,7 +62,7 @@ class Shop:
         fd = self.listener.fileno()
         flags = ["-O"] if sys.flags.optimize else []
         self.process = subprocess.Popen(
-            [sys.executable, *flags, "-m", self.module, str(fd), self.place],
+            [sys.executable, *flags, "-m", self.module, str(fd), self.place, *self.tls],
             cwd=ROOT,
             pass_fds=[fd],
             stderr=subprocess.DEVNULL,
@@ -79,13 +80,13 @@ class Shop:
 
 
 @contextmanager
-def running(module: str, folder: Path) -> Generator[Shop]:
+def running(module: str, folder: Path, **more: Any) -> Generator[Shop]:
     """A shop that runs."""
     place = str(folder / "shop.db")
     ledger.create(place)
     if module == ASGI:
         install_journal(place)
-    shop = Shop(module=module, place=place)
+    shop = Shop(module=module, place=place, **more)
     try:
         shop.start()
         yield shop
@@ -211,15 +212,10 @@ def service(
     )
 
 
-def bearer(tenant: str) -> Secret:
-    """Return a reference to the token of a tenant."""
-    return Secret(command=(sys.executable, "-S", "-c", f"print({tenant!r})"), form="Bearer {}")
-
-
 def from_environment(tenant: str) -> Secret:
     """Return a reference that costs no process, and set it."""
     name = f"TOKEN_OF_{tenant.replace('-', '_').upper()}"
-    os.environ[name] = tenant
+    os.environ[name] = f"token-of-{tenant}"
     return Secret(environment=name, form="Bearer {}")
 
 
@@ -314,6 +310,16 @@ def bench_of(
         is_watched=candidate.is_watched,
         **candidate.more,
     )
+    return bench_at(at, declared, candidate.traits, wrap)
+
+
+def bench_at(
+    at: Door,
+    declared: Service,
+    traits: frozenset[Trait] = frozenset(),
+    wrap: Callable[[Adapter], Adapter] = lambda adapter: adapter,
+) -> AdapterBench:
+    """Return the bench of a tenant with a declaration."""
     return AdapterBench(
         open=lambda: wrap(at.open(declared)),
         write=lambda number: Call(
@@ -327,7 +333,7 @@ def bench_of(
         ),
         garbled=GARBLED,
         scope=scope_of(at),
-        traits=candidate.traits,
+        traits=traits,
         disturb=at.disturb,
         lose_answer=lambda: at.proxy.arm("lose"),
         cut_off=at.proxy.close,

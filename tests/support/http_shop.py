@@ -1,11 +1,13 @@
-"""A shop as a service of the standard library: `python -m tests.support.http_shop FD PLACE`.
+"""A shop as a service of the standard library: `python -m tests.support.http_shop FD PLACE TLS`.
 
 `/keyed/orders` keeps one order per Idempotency-Key, as the IETF draft has it;
 `/plain/orders` adds one for every call. Each bearer of a token is a tenant of its own.
+`TLS` names a certificate and its key, with a comma between; without it nothing is encrypted.
 """
 
 import json
 import socket
+import ssl
 import sys
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,6 +18,8 @@ from tests.support import http_ledger as ledger
 
 LOOKS_MAX = 1_000
 HUGE = 3 * 1024 * 1024
+NAMES: list[str] = []
+"""Server names that were asked for by TLS."""
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -41,7 +45,9 @@ class Handler(BaseHTTPRequestHandler):
                 case ["moved"]:
                     self._send(302, b"", {"Location": "http://169.254.169.254/latest"})
                 case ["echo"]:
-                    self._say(200, {"headers": dict(self.headers), "path": self.path})
+                    self._say(
+                        200, {"headers": dict(self.headers), "path": self.path, "sni": NAMES[-1:]}
+                    )
                 case ["huge"]:
                     self._send(200, b"x" * HUGE, {"Content-Type": "text/plain"})
                 case ["drip"]:
@@ -66,7 +72,7 @@ class Handler(BaseHTTPRequestHandler):
 
     @property
     def tenant(self) -> str:
-        return self.headers.get("Authorization", "").removeprefix("Bearer ")
+        return self.headers.get("Authorization", "").removeprefix("Bearer token-of-")
 
     def _state(self, db: Any) -> None:
         version = ledger.version(db, self.tenant)
@@ -219,10 +225,21 @@ class Server(ThreadingHTTPServer):
         """A client that hangs up is no news."""
 
 
+def encrypted(listener: socket.socket, certificate: str, key: str) -> socket.socket:
+    def note(_: Any, name: str | None, __: Any) -> None:
+        NAMES.append(name or "")
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    context.sni_callback = note
+    return context.wrap_socket(listener, server_side=True)
+
+
 def main() -> None:
     Handler.place = sys.argv[2]
     server = Server(("127.0.0.1", 0), Handler, bind_and_activate=False)
-    server.socket = socket.socket(fileno=int(sys.argv[1]))
+    listener = socket.socket(fileno=int(sys.argv[1]))
+    server.socket = encrypted(listener, *sys.argv[3].split(",")) if sys.argv[3:] else listener
     server.serve_forever()
 
 

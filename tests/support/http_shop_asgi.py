@@ -31,7 +31,7 @@ JSON = ((b"content-type", b"application/json"),)
 
 
 def tenant_of(request: Request) -> str:
-    return request.headers.get("authorization", "").removeprefix("Bearer ")
+    return request.headers.get("authorization", "").removeprefix("Bearer token-of-")
 
 
 def placed(place: str, tenant: str, body: bytes, receipt: PromisedReceipt | None) -> Answer:

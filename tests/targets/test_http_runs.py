@@ -8,9 +8,7 @@ import pytest
 
 from counterfoil.adapters.http import Meaning, When
 from counterfoil.core.errors import (
-    FencedError,
     FrozenError,
-    IdempotencyConflictError,
     LeaseLostError,
     RefusedError,
     StaleObservationError,
@@ -391,31 +389,6 @@ def test_a_service_that_errs_after_its_effect_and_keeps_that_answer_goes_to_a_pe
 # ---------------------------------------------------------------- workers and other actors
 
 
-def test_a_former_worker_is_refused_by_the_service_itself(asgi: Shop) -> None:
-    with staged(asgi, Level.TRANSACTIONAL, program=order_once) as (stage, at):
-        former = Keeper(stage.parts("former")).run(stage.task, stage.run_id)
-        stage.wait()
-        with Keeper(stage.parts("next")).run(stage.task, stage.run_id) as run:
-            adapter = stage.parts().adapters["orders"]
-            with pytest.raises(FencedError):
-                adapter.execute(_sent(former, adapter))
-            order(run)
-        assert skus(at) == ("A-1",)
-
-
-def _sent(session: Any, adapter: Any) -> Any:
-    """Return the call that a session would make, whether or not it still may."""
-    from counterfoil.engine import acting
-    from counterfoil.testing.adapter_bench import SERVED, Call, operation
-
-    ledger = session._ledger
-    bench: Any = type("Bench", (), {"scope": session._task.policy.scope["orders"]})()
-    call = Call(kind="orders.create", arguments={"body": {"sku": "late"}})
-    sent = operation(bench, adapter, call, run_id=ledger.run.run_id, fence=acting.fence_of(ledger))
-    assert sent.served == SERVED
-    return sent
-
-
 def test_another_actor_between_observation_and_execution_stops_the_call(stdlib: Shop) -> None:
     with staged(stdlib, Level.DEDUPLICATING, if_match=True) as (stage, at):
         with Keeper(stage.parts()).run(stage.task, stage.run_id) as run:
@@ -443,38 +416,3 @@ def test_an_unwatched_service_may_be_used_by_others_all_the_while(asgi: Shop) ->
             order(run)
         at.disturb()
         assert finished(stage) is Phase.COMPLETED
-
-
-def test_an_intent_that_is_given_up_is_made_impossible_at_the_service(asgi: Shop) -> None:
-    with staged(asgi, Level.TRANSACTIONAL, call_ms=300) as (stage, at):
-        at.proxy.arm("late")
-        at.proxy.arm("late")
-        with (
-            pytest.raises((UnknownOutcomeError, RefusedError)),
-            Keeper(stage.parts()).run(stage.task, stage.run_id) as run,
-        ):
-            order(run)
-        adapter = stage.parts().adapters["orders"]
-        pending = shown(stage).pending
-        assert pending is not None
-        fence = stage.parts().heads.read(stage.run_id)
-        assert fence is not None
-        from counterfoil.core.receipt import Answer, Fence
-
-        token = Fence(lease_version=fence.lease_version + 1, nonce="reviewer")
-        said = adapter.forbid(stage.run_id, pending.key, "orders.create", token)
-        at.proxy.arrive()
-        assert (said.answer, skus(at)) == (Answer.ABSENT, ())
-
-
-def test_the_same_key_of_another_run_is_a_conflict(stdlib: Shop) -> None:
-    with staged(stdlib, Level.DEDUPLICATING) as (stage, at):
-        from counterfoil.testing.adapter_bench import OTHER_RUN, Call, operation
-
-        adapter = stage.adapters()[0]
-        bench: Any = type("Bench", (), {"scope": stage.task.policy.scope["orders"]})()
-        call = Call(kind="orders.create", arguments={"body": {"sku": "A-1"}})
-        adapter.execute(operation(bench, adapter, call))
-        with pytest.raises(IdempotencyConflictError):
-            adapter.execute(operation(bench, adapter, call, run_id=OTHER_RUN))
-        assert skus(at) == ("A-1",)
