@@ -4,7 +4,6 @@ Opening never makes tables: a journal that is gone would come back empty, and ev
 would look as if it had never been used.
 """
 
-import importlib
 import secrets
 from pathlib import Path
 
@@ -70,7 +69,6 @@ def _opened(place: str | Path, schema: str, *, create: bool) -> Database:
     if not str(place).startswith(SCHEMES):
         return open_file(Path(place), create=create)
     try:
-        importlib.import_module("psycopg_pool")
         from counterfoil.integrations.asgi.postgres import open_server  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise ConfigError(

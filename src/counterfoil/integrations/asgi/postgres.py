@@ -7,11 +7,14 @@ came, nobody knows, and the journal asks again.
 import re
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
+from queue import Empty, Full, LifoQueue
+from time import monotonic
+from typing import TypeVar
 
 import psycopg
+from psycopg.abc import PQGen
 from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
-from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout, TooManyRequests
 
 from counterfoil.core.errors import (
     ConfigError,
@@ -24,12 +27,18 @@ from counterfoil.core.errors import (
 from counterfoil.integrations.asgi.database import WAIT_MS, Rows, Run, Value
 from counterfoil.integrations.asgi.sqlite import INSTALL
 
-POOL_CONNECTIONS = 8
-"""Transactions of one process at once: more wait for each other's disk anyway."""
+CONNECTIONS_MAX = 8
+"""Of one process at once: more wait for each other's disk anyway."""
 
 CONNECT_SECONDS = 10
 ANSWER_MS = 2 * WAIT_MS
 """Longest statement: a wait for a lock, and as much again."""
+
+SILENCE_SECONDS = 2 * ANSWER_MS / 1_000
+"""After which a server that does not even cancel the statement counts as lost."""
+
+LOOK_SECONDS = 0.1
+"""Between two looks at the time, as the driver has it."""
 
 MISSING = ("3F", "42P01", "42703")
 """States of a schema, table or column that is not there (PostgreSQL, appendix A)."""
@@ -42,22 +51,57 @@ SETTINGS = f"""SELECT set_config('lock_timeout', '{WAIT_MS}', true),
         THEN set_config('synchronous_commit', 'on', true) END"""
 """For the transaction alone, so that a pooler may lend the connection on."""
 
-Pool = ConnectionPool[psycopg.Connection[TupleRow]]
+READS = b"SELECT 1"
+"""Shows that a connection which was idle is still there."""
+
+Result = TypeVar("Result")
+
+
+class BoundedConnection(psycopg.Connection[TupleRow]):
+    """A connection that waits for an answer so long, and then counts as lost."""
+
+    def wait(
+        self, gen: PQGen[Result], interval: float = LOOK_SECONDS, timeout: float | None = None
+    ) -> Result:
+        """Wait for the server as the driver does, and close the connection when time is over.
+
+        Raises:
+            psycopg.OperationalError: No answer came.
+        """
+        bounded = self._until(gen, monotonic() + SILENCE_SECONDS)
+        if timeout is None:
+            return super().wait(bounded, interval)
+        return super().wait(bounded, interval, timeout)
+
+    def _until(self, gen: PQGen[Result], end: float) -> PQGen[Result]:
+        try:
+            waits = next(gen)
+            while True:
+                ready = yield waits
+                if not ready and monotonic() > end:
+                    self.pgconn.finish()
+                    raise psycopg.OperationalError("no answer came in time")
+                waits = gen.send(ready)
+        except StopIteration as end_of_wait:
+            answer: Result = end_of_wait.value
+            return answer
 
 
 class PostgresDatabase:
-    """A pool of connections to one database.
+    """Connections to one database; one that is idle is used again.
 
     Args:
-        pool: Open; `close` closes it.
+        url: Where it is.
         schema: Schema of the tables.
     """
 
-    threads = POOL_CONNECTIONS
+    threads = CONNECTIONS_MAX
     lock = "SELECT pg_advisory_xact_lock(4815162342)"
 
-    def __init__(self, pool: Pool, schema: str) -> None:
-        self._pool = pool
+    def __init__(self, url: str, schema: str) -> None:
+        self._url = url
+        self._idle: LifoQueue[BoundedConnection] = LifoQueue(CONNECTIONS_MAX)
+        self._is_closed = False
         self._spellings = {
             "at": f'"{schema}".',
             "bytes": "BYTEA",
@@ -90,11 +134,9 @@ class PostgresDatabase:
             UnknownOutcomeError: The answer to the commit was lost.
             FormatError: The database has no such tables.
         """
-        connection = self._connection()
+        connection = self._begun(SETTINGS.encode() if writes else READS)
         try:
             try:
-                if writes:
-                    connection.execute(SETTINGS.encode())
                 yield _runner(connection)
             except psycopg.Error as error:
                 raise translated(error) from error
@@ -105,24 +147,56 @@ class PostgresDatabase:
                     raise translated(error) from error
                 raise UnknownOutcomeError("the answer to a commit was lost") from error
         finally:
-            with suppress(psycopg.Error):
-                connection.rollback()
-            self._pool.putconn(connection)
+            self._give_back(connection)
 
     def close(self) -> None:
         """Let go of the connections; a second time does nothing."""
-        self._pool.close()
+        self._is_closed = True
+        with suppress(Empty):
+            while True:
+                self._idle.get_nowait().close()
 
-    def _connection(self) -> psycopg.Connection[TupleRow]:
+    def _begun(self, first: bytes) -> BoundedConnection:
+        """Return a connection whose transaction has begun with a statement."""
+        if self._is_closed:
+            raise UsageError("the journal of receipts was closed by its user")
+        with suppress(Empty):
+            while True:
+                idle = self._idle.get_nowait()
+                try:
+                    idle.execute(first)
+                    return idle
+                except psycopg.Error:
+                    idle.close()
         try:
-            return self._pool.getconn()
-        except PoolClosed as error:
-            raise UsageError("the journal of receipts was closed by its user") from error
-        except (PoolTimeout, TooManyRequests, psycopg.Error) as error:
-            raise UnavailableError("the database gave no connection in time") from error
+            connection = BoundedConnection.connect(
+                self._url,
+                connect_timeout=CONNECT_SECONDS,
+                prepare_threshold=None,  # behind a pooler the next transaction is elsewhere
+            )
+        except psycopg.ProgrammingError as error:
+            raise ConfigError("the URL of the database cannot be used") from error
+        except psycopg.Error as error:
+            raise UnavailableError("the database cannot be reached now") from error
+        try:
+            connection.execute(first)
+        except psycopg.Error as error:
+            connection.close()
+            raise translated(error) from error
+        return connection
+
+    def _give_back(self, connection: BoundedConnection) -> None:
+        try:
+            connection.rollback()
+            if not self._is_closed:
+                self._idle.put_nowait(connection)
+                return
+        except (psycopg.Error, Full):
+            pass
+        connection.close()
 
 
-def _runner(connection: psycopg.Connection[TupleRow]) -> Run:
+def _runner(connection: BoundedConnection) -> Run:
     def run(statement: str, values: Sequence[Value]) -> Rows:
         cursor = connection.execute(statement.encode(), values)
         return cursor.fetchall() if cursor.description else ()
@@ -131,32 +205,14 @@ def _runner(connection: psycopg.Connection[TupleRow]) -> Run:
 
 
 def open_server(url: str, schema: str) -> PostgresDatabase:
-    """Open a pool of connections; tables are looked at by whoever uses it.
+    """Return a database; it is reached when it is first used.
 
     Raises:
-        ConfigError: The URL or the schema's name is none.
-        UnavailableError: The server cannot be reached, or does not let us in.
+        ConfigError: The schema's name is none.
     """
     if not SCHEMA.fullmatch(schema):
         raise ConfigError(f"schema is {schema!r:.80}: a lower-case name of at most 40 characters")
-    pool: Pool = ConnectionPool(
-        url,
-        min_size=1,
-        max_size=POOL_CONNECTIONS,
-        timeout=CONNECT_SECONDS,
-        kwargs={"connect_timeout": CONNECT_SECONDS},
-        check=ConnectionPool.check_connection,
-        open=False,
-    )
-    try:
-        pool.open(wait=True, timeout=CONNECT_SECONDS)
-    except PoolTimeout as error:
-        pool.close()
-        raise UnavailableError("the database gave no connection in time") from error
-    except psycopg.Error as error:
-        pool.close()
-        raise ConfigError("the URL of the database cannot be used") from error
-    return PostgresDatabase(pool, schema)
+    return PostgresDatabase(url, schema)
 
 
 def translated(error: psycopg.Error) -> CounterfoilError:

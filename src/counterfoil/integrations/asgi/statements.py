@@ -78,7 +78,7 @@ PURGE = """DELETE FROM {at}counterfoil_receipts WHERE (client, key) IN (
     SELECT client, key FROM {at}counterfoil_receipts
     WHERE state = 'done' AND expires_at_ms <= ? ORDER BY expires_at_ms LIMIT ?{skip})"""
 OPEN = f"""SELECT {COLUMNS} FROM {{at}}counterfoil_receipts
-    WHERE state = 'in_flight' AND lease_until_ms <= ?
+    WHERE state = 'in_flight' AND commits <> 'together' AND lease_until_ms <= ?
     ORDER BY started_at_ms, client, key LIMIT ?"""  # noqa: S608 - our own columns
 
 STANDING_FENCE = """SELECT lease_version, nonce, generation, checkpoint
