@@ -19,7 +19,8 @@ from tests.support.postgres import execute, fresh_schema
 from tests.support.sql_proxy import CommitProxy, Loss
 
 NOW_MS = 1_700_000_000_000
-SCOPE = {"statements": ("note", "credit", "notes", "balance", "renote")}
+NAMES_OF_STATEMENTS = ("note", "credit", "notes", "balance", "renote")
+SCOPE = {"statements": NAMES_OF_STATEMENTS}
 TRAITS = frozenset((Trait.DISTURBS, Trait.CHECKS_PRESTATE, Trait.LOSES_ANSWERS, Trait.CUTS_OFF))
 STYLES = {"named": ":{}", "pyformat": "%({})s", "qmark": "?"}
 
@@ -78,6 +79,25 @@ def noted(number: int | str) -> dict[str, Any]:
 def credited(amount: int, name: str = "ann", **more: Any) -> dict[str, Any]:
     """Return one statement that changes a balance."""
     return {"name": "credit", "parameters": {"amount": amount, "name": name}, **more}
+
+
+def write_arguments() -> dict[str, Any]:
+    """Return the arguments of one payment: a balance grows by ten, and there is one row more."""
+    return {"statements": [credited(10, rows=1), noted("paid")]}
+
+
+def opened_at(target: str, **options: Any) -> SqlAdapter:
+    """Open an adapter on a database that a place has set up, by its address alone."""
+    is_file = target.startswith("sqlite:")
+    style = "named" if is_file else "pyformat"
+    schema = "" if is_file else f"{target.partition('?schema=')[2]}."
+    settings: dict[str, Any] = {
+        "statements": statements(style, schema),
+        "now_ms": lambda: NOW_MS,
+        "watch": spelled("SELECT line, author FROM {schema}note", style, schema),
+        "call_ms": 20_000,
+    }
+    return open_sql(target, **(settings | options))
 
 
 def write(number: int) -> Call:

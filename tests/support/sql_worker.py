@@ -13,9 +13,9 @@ from pathlib import Path
 import msgspec
 import psycopg
 
-from counterfoil.adapters.sql import open_sql, postgres
+from counterfoil.adapters.sql import postgres
 from counterfoil.ports import Operation
-from tests.support.sql_bench import NOW_MS, spelled, statements
+from tests.support.sql_bench import opened_at
 
 PR_SET_PTRACER = 0x59616D61
 ANYBODY = -1
@@ -27,16 +27,7 @@ def work(place: Path) -> None:
     """Make the call."""
     sent = msgspec.msgpack.decode((place / "call").read_bytes(), type=Operation)
     target = (place / "target").read_text(encoding="utf-8")
-    is_file = target.startswith("sqlite:")
-    style = "named" if is_file else "pyformat"
-    schema = "" if is_file else f"{target.partition('?schema=')[2]}."
-    adapter = open_sql(
-        target,
-        statements=statements(style, schema),
-        now_ms=lambda: NOW_MS,
-        watch=spelled("SELECT line, author FROM {schema}note", style, schema),
-        call_ms=20_000,
-    )
+    adapter = opened_at(target)
     adapter.execute(sent)
     adapter.close()
 

@@ -16,7 +16,7 @@ from counterfoil.adapters.sql.dbapi import Dbapi, DbapiDatabase
 from counterfoil.adapters.sql.installing import Installed, install
 from counterfoil.adapters.sql.kinds import CALL_MS, NAME
 from counterfoil.adapters.sql.sqlite import SqliteDatabase
-from counterfoil.adapters.sql.statements import READS, Statement, check_text, registered
+from counterfoil.adapters.sql.statements import Statement, check_text, registered
 from counterfoil.adapters.sql.trouble import Trouble, meaning
 from counterfoil.core.errors import ConfigError, ContractError
 from counterfoil.core.words import Risk, identifier
@@ -60,10 +60,10 @@ def open_sql(
         UnavailableError: The database cannot be reached.
     """
     _check_options(name, risk, call_ms)
-    if watch:
-        check_text("the watch", watch, READS)
     database = _database(target)
-    known = registered(statements, database.style)
+    if watch:
+        check_text("the watch", watch, database.reads)
+    known = registered(statements, database.style, database.reads)
     adapter = SqlAdapter(
         database,
         statements=known,

@@ -84,6 +84,11 @@ class Database(Protocol):
         ...
 
     @property
+    def reads(self) -> tuple[str, ...]:
+        """Return the words that a statement which only reads may begin with."""
+        ...
+
+    @property
     def account(self) -> str:
         """Return an expression for the user that statements act as."""
         ...
@@ -172,6 +177,9 @@ def own(database: Database, connection: Connection, text: str, **values: Value) 
             case _:
                 raise
 
+
+READS = ("SELECT", "VALUES", "WITH")
+"""First words of statements that may only read; a transaction that reads holds them to it."""
 
 POSITIONAL = ("qmark", "format", "numeric")
 """Styles of PEP 249 that take values in order."""

@@ -17,6 +17,7 @@ from counterfoil.core.errors import ConfigError
 from counterfoil.core.words import Json
 
 CHECK_SECONDS = 10.0
+"""Longest look at a database while it is opened or set up."""
 
 
 class DriverModule(Protocol):
@@ -115,6 +116,9 @@ class Dbapi:
 class DbapiDatabase:
     """One database behind a connection factory.
 
+    No transaction only reads here, and drivers such as `sqlite3` begin none for "WITH", so
+    that a change behind it would commit by itself: queries begin otherwise.
+
     Args:
         place: What the user gave.
 
@@ -123,6 +127,7 @@ class DbapiDatabase:
     """
 
     prefix = "counterfoil_"
+    reads = ("SELECT", "VALUES")
     account = "''"
 
     def __init__(self, place: Dbapi) -> None:

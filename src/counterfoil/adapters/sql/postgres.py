@@ -16,7 +16,7 @@ from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import TupleRow
 
-from counterfoil.adapters.sql.database import LOCK_SHARE, Connection, Rows, Value
+from counterfoil.adapters.sql.database import LOCK_SHARE, READS, Connection, Rows, Value
 from counterfoil.adapters.sql.trouble import Sort, Trouble
 from counterfoil.core.errors import ConfigError
 
@@ -132,6 +132,7 @@ class PostgresDatabase:
 
     style = "pyformat"
     text_type = "TEXT"
+    reads = READS
     account = "current_user"
 
     def __init__(self, url: str) -> None:

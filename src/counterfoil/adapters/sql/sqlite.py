@@ -11,7 +11,7 @@ from typing import Protocol
 
 import apsw
 
-from counterfoil.adapters.sql.database import LOCK_SHARE, Connection, Rows, Value
+from counterfoil.adapters.sql.database import LOCK_SHARE, READS, Connection, Rows, Value
 from counterfoil.adapters.sql.trouble import Sort, Trouble
 
 STEPS_BETWEEN_LOOKS = 10_000
@@ -107,6 +107,7 @@ class SqliteDatabase:
     style = "named"
     prefix = "main.counterfoil_"
     text_type = "TEXT"
+    reads = READS
     account = "''"
 
     def __init__(self, path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import cast
 
 import msgspec
 
-from counterfoil.adapters.sql.database import STYLES, Value
+from counterfoil.adapters.sql.database import READS, STYLES, Value
 from counterfoil.core.canonical import native
 from counterfoil.core.errors import ConfigError, ContractError
 from counterfoil.core.words import Json, identifier
@@ -23,7 +23,6 @@ TEXT_CHARS_MAX = 16 * 1024
 STATEMENTS_REGISTERED_MAX = 1_000
 """What a person can still review."""
 
-READS = ("SELECT", "VALUES", "WITH")
 CHANGES = (*READS, "INSERT", "UPDATE", "DELETE", "MERGE", "REPLACE")
 """First words; whatever begins otherwise may commit by itself."""
 
@@ -98,12 +97,15 @@ class Known:
         return tuple(self.statement.parameters)
 
 
-def registered(statements: Mapping[str, Statement], style: str) -> dict[str, Known]:
+def registered(
+    statements: Mapping[str, Statement], style: str, reads: tuple[str, ...] = READS
+) -> dict[str, Known]:
     """Return the statements by name, having looked at each.
 
     Args:
         statements: What the operator gives.
         style: How the driver writes parameters.
+        reads: Words that a query may begin with.
 
     Raises:
         ConfigError: There is none, or one cannot be used as it is.
@@ -113,15 +115,15 @@ def registered(statements: Mapping[str, Statement], style: str) -> dict[str, Kno
             f"{len(statements)} statements are registered, "
             f"there must be 1 to {STATEMENTS_REGISTERED_MAX}"
         )
-    return {name: _known(name, statement, style) for name, statement in statements.items()}
+    return {name: _known(name, statement, style, reads) for name, statement in statements.items()}
 
 
-def _known(name: str, statement: Statement, style: str) -> Known:
+def _known(name: str, statement: Statement, style: str, reads: tuple[str, ...]) -> Known:
     try:
         identifier(name, "the name of a statement")
     except ContractError as error:
         raise ConfigError(error.message) from error
-    check_text(f"statement {name}", statement.text, READS if statement.is_query else CHANGES)
+    check_text(f"statement {name}", statement.text, reads if statement.is_query else CHANGES)
     if statement.rows is not None and statement.rows < 0:
         raise ConfigError(f"statement {name}: rows is {statement.rows}, below 0")
     fields: list[tuple[str, type | UnionType]] = []
