@@ -72,11 +72,11 @@ def open_git(
         remotes=remotes or {},
         environment=environment or {},
         trusts=trusts_repository,
+        now_ms=now_ms,
         pause=pause,
     )
     return GitAdapter(
         site,
-        now_ms=now_ms,
         account=account,
         push_ms=push_ms,
         may_move_checked_out=may_move_checked_out,

@@ -6,7 +6,7 @@ receipt in one ref transaction. A push is planned in a turn and made outside it,
 the receipt at the remote lets only one of two through.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from msgspec.structs import replace
 
@@ -51,7 +51,6 @@ class GitAdapter:
 
     Args:
         site: What `open_git` opened.
-        now_ms: Clock, UTC.
         account: Account to report; empty when that does not matter.
         push_ms: Longest push, in milliseconds.
         may_move_checked_out: Whether a branch may move that is checked out somewhere.
@@ -61,13 +60,11 @@ class GitAdapter:
         self,
         site: Site,
         *,
-        now_ms: Callable[[], int],
         account: str,
         push_ms: int,
         may_move_checked_out: bool,
     ) -> None:
         self._site = site
-        self._now_ms = now_ms
         self._account = account
         self._may_move_checked_out = may_move_checked_out
         self._kinds = kinds.kinds(push_ms)
@@ -185,7 +182,7 @@ class GitAdapter:
                 if answer.answer is not Answer.ABSENT:
                     return answer
             if settling.on_record(site, run_id, key) is None:
-                locks.clear(site, receipt_ref(key))
+                locks.clear(site, receipt_ref(key), is_there=False)
                 refs.set_slip(site, key, barred, holder)
             return ABSENT
 
@@ -207,7 +204,7 @@ class GitAdapter:
         desk = refs.desk(self._site, run_id)
         if desk is not None and desk.planned is not None:
             self._here(run_id, desk.planned.receipt.key, desk, holder)
-        locks.clear(self._site, desk_ref(run_id))
+        locks.clear(self._site, desk_ref(run_id), is_there=desk is not None)
         return desk
 
     def _here(self, run_id: RunId, key: Key, desk: Desk | None, holder: int) -> LookUp | None:
@@ -231,10 +228,11 @@ class GitAdapter:
             if earlier is not None:
                 self._note(operation, desk, holder)
                 return earlier
-            planned = self._planned(spec, operation, arguments, left)
-            locks.clear(site, receipt_ref(key))
+            places = state.look(site, operation.scope, left.left_ms)
+            planned = self._planned(spec, operation, arguments, places)
+            locks.clear(site, receipt_ref(key), is_there=False)
             desk = writing.desk_for(operation, desk, planned)
-            return writing.move(site, desk, planned, holder, self._now_ms())
+            return writing.move(site, desk, planned, holder)
 
     def _push(
         self, spec: KindSpec, operation: Operation, arguments: dict[str, Json], left: Time
@@ -243,13 +241,14 @@ class GitAdapter:
         with turn(site) as holder:
             desk = self._admitting(operation, holder)
             earlier = self._earlier(operation, self._here(run_id, key, desk, holder))
-        if earlier is None:
+        places = state.look(site, operation.scope, left.left_ms)
+        if earlier is None:  # asked after that look, so a push that moved the ref is seen
             earlier = self._earlier(operation, pushing.look(site, run_id, key, desk, left))
         if earlier is not None:
             with turn(site) as holder:
                 self._note(operation, self._admitting(operation, holder), holder)
             return earlier
-        planned = self._planned(spec, operation, arguments, left)
+        planned = self._planned(spec, operation, arguments, places)
         with turn(site) as holder:
             desk = self._admitting(operation, holder)
             self._earlier(operation, self._here(run_id, key, desk, holder))
@@ -308,11 +307,14 @@ class GitAdapter:
         return replace(receipt, replayed=True)
 
     def _planned(
-        self, spec: KindSpec, operation: Operation, arguments: dict[str, Json], left: Time
+        self,
+        spec: KindSpec,
+        operation: Operation,
+        arguments: dict[str, Json],
+        places: state.Places,
     ) -> Effect:
         """Return the write of an intent, once everything that it is built on holds."""
         site = self._site
-        places = state.look(site, operation.scope, left.left_ms)
         seen = state.state_of(site, places, self._account)
         if seen != operation.prestate:
             raise StaleObservationError(
@@ -335,7 +337,7 @@ class GitAdapter:
             digest=operation.digest,
             level=spec.level,
             poststate=state.state_of(site, after, self._account),
-            committed_at_ms=self._now_ms(),
+            committed_at_ms=site.now_ms(),
             served=operation.served,
             statement=operation.statement,
             result=writing.result(move),
@@ -362,7 +364,7 @@ class GitAdapter:
             digest=operation.digest,
             level=spec.level,
             poststate=state.state_of(site, places, self._account),
-            committed_at_ms=self._now_ms(),
+            committed_at_ms=site.now_ms(),
             result=answer,
         )
 

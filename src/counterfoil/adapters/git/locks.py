@@ -67,9 +67,9 @@ def standing(site: Site, names: Iterable[str]) -> tuple[Lock, ...]:
     return tuple(found)
 
 
-def described(site: Site, lock: Lock, now_ms: int) -> str:
+def described(site: Site, lock: Lock) -> str:
     """Return one lock as a text for people: where, how old, whose, and who is at work there."""
-    age = max(0, now_ms - lock.since_ms) // 1_000
+    age = max(0, site.now_ms() - lock.since_ms) // 1_000
     text = f"{lock.path} is {age} s old and belongs to {lock.owner}"
     pids = _at_work(site)
     return f"{text}; git is at work there as {', '.join(pids)}" if pids else text
@@ -82,23 +82,29 @@ def worktrees(site: Site) -> tuple[Path, ...]:
     return ()
 
 
-def own(site: Site, ref: str) -> Path | None:
+def own(site: Site, ref: str, *, is_there: bool) -> Path | None:
     """Return the lock of one of our own refs, if a dead command of ours left it there.
 
-    Nobody else writes a value into our refs, and a lock that only removes or packs one
-    is empty. The lock of the repository is held, so no command of ours lives.
+    Nobody else writes a value into our refs. A lock that packs or removes one is empty,
+    and only a ref that is there can be packed or removed. The lock of the repository is
+    held, so no command of ours lives.
+
+    Args:
+        site: The repository.
+        ref: A ref of ours.
+        is_there: Whether the ref is there.
     """
     lock = _lock(site, ref)
-    return lock if _held(lock) else None
+    return lock if _held(lock) or (not is_there and os.path.lexists(lock)) else None
 
 
-def clear(site: Site, ref: str) -> None:
+def clear(site: Site, ref: str, *, is_there: bool) -> None:
     """Move away the lock of one of our own refs, if a dead command of ours left it there.
 
     Raises:
         UnavailableError: It cannot be moved now.
     """
-    lock = own(site, ref)
+    lock = own(site, ref, is_there=is_there)
     if lock is None:
         return
     try:
@@ -113,7 +119,7 @@ def set_aside(site: Site, run_id: RunId, key: Key, move: Move | None) -> None:
     Args:
         site: The repository; its lock is held.
         run_id: Whose desk was locked.
-        key: Whose receipt was locked.
+        key: Whose receipt was locked; it is not there.
         move: The move that did not happen; None where its ref was let go of.
 
     The locks were taken in the order desk, moved ref, receipt, and given up by renaming
@@ -123,7 +129,8 @@ def set_aside(site: Site, run_id: RunId, key: Key, move: Move | None) -> None:
     Raises:
         UnavailableError: They cannot be moved now.
     """
-    before, after = own(site, desk_ref(run_id)), own(site, receipt_ref(key))
+    before = own(site, desk_ref(run_id), is_there=True)
+    after = own(site, receipt_ref(key), is_there=False)
     try:
         if move is not None and _is_ours(site, move, before, after):
             _keep(site, _lock(site, move.ref))
@@ -146,7 +153,7 @@ def _is_ours(site: Site, move: Move, before: Path | None, after: Path | None) ->
 def is_left(site: Site, key: Key, move: Move) -> bool:
     """Return whether a begun transaction was killed before it renamed the moved ref."""
     try:
-        return _is_ours(site, move, None, own(site, receipt_ref(key)))
+        return _is_ours(site, move, None, own(site, receipt_ref(key), is_there=False))
     except OSError:
         return False
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from counterfoil.adapters.git import locks
 from counterfoil.adapters.git.command import LOCAL_MS, Ran
 from counterfoil.adapters.git.records import (
     RECORD_BYTES_MAX,
@@ -181,7 +182,7 @@ def set_desk(site: Site, kept: Desk, holder: int) -> str:
         UnavailableError: It cannot be written now.
     """
     object_id = blob(site, written(kept))
-    _set(site, desk_ref(kept.run_id), object_id, holder, "the desk of a run")
+    _set(site, desk_ref(kept.run_id), object_id, holder)
     return object_id
 
 
@@ -191,14 +192,28 @@ def set_slip(site: Site, key: Key, kept: Slip, holder: int) -> None:
     Raises:
         UnavailableError: It cannot be written now.
     """
-    _set(site, receipt_ref(key), blob(site, written(kept)), holder, "a receipt")
+    _set(site, receipt_ref(key), blob(site, written(kept)), holder)
 
 
-def _set(site: Site, ref: str, object_id: str, holder: int, what: str) -> None:
+def _set(site: Site, ref: str, object_id: str, holder: int) -> None:
     ran = transaction(site, (f"update {ref} {object_id}",), holder)
     if not ran.is_done:
-        raise UnavailableError(f"{what} cannot be written now: {ran.trouble:.200}")
+        raise hindrance(site, (ref,), ran.trouble)
     make_durable(site, (object_id,), (ref,))
+
+
+def hindrance(site: Site, moved: tuple[str, ...], trouble: str) -> UnavailableError:
+    """Return why refs cannot be moved now, with the age and owner of every lock there."""
+    standing = [
+        lock for lock in locks.standing(site, moved) if not lock.path.endswith("index.lock")
+    ]
+    if not standing:
+        return UnavailableError(f"{moved[0]} cannot be moved now: {trouble:.200}")
+    said = "; ".join(locks.described(site, lock) for lock in standing)
+    return UnavailableError(
+        f"another git has locked {moved[0]}: {said}",
+        move="let it finish; if nobody is at work there, remove that file yourself",
+    )
 
 
 def transaction(site: Site, lines: Iterable[str], holder: int) -> Ran:

@@ -6,6 +6,8 @@ receipt is there. A missing receipt is written after its effect is found; an eff
 never assumed.
 """
 
+from msgspec.structs import replace
+
 from counterfoil.adapters.git import locks, refs
 from counterfoil.adapters.git.records import Desk, Effect, Slip
 from counterfoil.adapters.git.site import Site
@@ -59,6 +61,7 @@ def settle(site: Site, desk: Desk, planned: Effect, holder: int) -> LookUp:
                 reason=f"{move.ref} is at {at or 'nothing'}, and git was killed while it moved "
                 f"it from {move.old or 'nothing'} to {move.new}",
             )
+        refs.set_desk(site, replace(desk, is_begun=False), holder)
     locks.set_aside(site, desk.run_id, receipt.key, move)
     return ABSENT
 

@@ -101,6 +101,7 @@ class Site:
         is_bare: Whether nothing is checked out beside it.
         trusts: Whether hooks, configuration and alternates of the repository apply.
         remotes: URLs by name.
+        now_ms: Clock, UTC.
         pause: Waits for so many seconds.
     """
 
@@ -111,6 +112,7 @@ class Site:
     is_bare: bool
     trusts: bool
     remotes: Mapping[str, str]
+    now_ms: Callable[[], int]
     pause: Callable[[float], None]
 
 
@@ -121,6 +123,7 @@ def open_site(
     remotes: Mapping[str, str],
     environment: Mapping[str, str],
     trusts: bool,
+    now_ms: Callable[[], int],
     pause: Callable[[float], None],
 ) -> Site:
     """Open a repository.
@@ -158,6 +161,7 @@ def open_site(
         is_bare=settings.get("core.bare") == "true",
         trusts=trusts,
         remotes=dict(remotes),
+        now_ms=now_ms,
         pause=pause,
     )
     guard(site)

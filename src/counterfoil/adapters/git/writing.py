@@ -161,7 +161,7 @@ def _newer(one: Served | None, other: Served | None) -> Served | None:
     return one if one.generation > other.generation else other
 
 
-def move(site: Site, desk: Desk, planned: Effect, holder: int, now_ms: int) -> Receipt:
+def move(site: Site, desk: Desk, planned: Effect, holder: int) -> Receipt:
     """Move a ref and create its receipt, in one transaction; the lock is held.
 
     Args:
@@ -170,7 +170,6 @@ def move(site: Site, desk: Desk, planned: Effect, holder: int, now_ms: int) -> R
             stands in its place after that, the transaction fails.
         planned: What is to be done.
         holder: Descriptor that holds the lock.
-        now_ms: UTC, for the age of locks.
 
     Raises:
         StaleObservationError: The ref was moved meanwhile; nothing happened.
@@ -201,7 +200,7 @@ def move(site: Site, desk: Desk, planned: Effect, holder: int, now_ms: int) -> R
     if outcome is None or outcome.answer is not Answer.ABSENT:
         reason = "the desk of the run is gone" if outcome is None else outcome.reason
         raise UnknownOutcomeError(reason, desk.run_id, receipt.key)
-    raise _in_the_way(site, planned, ran.trouble, now_ms)
+    raise _in_the_way(site, planned, ran.trouble)
 
 
 def _keep(site: Site, desk: Desk, planned: Effect, slip_id: str) -> None:
@@ -210,7 +209,7 @@ def _keep(site: Site, desk: Desk, planned: Effect, slip_id: str) -> None:
 
 
 def _in_the_way(
-    site: Site, planned: Effect, trouble: str, now_ms: int
+    site: Site, planned: Effect, trouble: str
 ) -> StaleObservationError | UnavailableError:
     """Return why a transaction came to nothing: another value, or another's lock."""
     ref, receipt = planned.move.ref, planned.receipt
@@ -219,20 +218,7 @@ def _in_the_way(
         return StaleObservationError(
             f"{ref} was moved to {at or 'nothing'} meanwhile", receipt.run_id, receipt.key
         )
-    standing = [
-        lock for lock in locks.standing(site, (ref,)) if not lock.path.endswith("index.lock")
-    ]
-    if standing:
-        said = "; ".join(locks.described(site, lock, now_ms) for lock in standing)
-        return UnavailableError(
-            f"another git has locked {ref}: {said}",
-            receipt.run_id,
-            receipt.key,
-            move="let it finish; if nobody is at work there, remove that file yourself",
-        )
-    return UnavailableError(
-        f"{ref} cannot be moved now: {trouble:.200}", receipt.run_id, receipt.key
-    )
+    return refs.hindrance(site, (ref, desk_ref(receipt.run_id)), trouble)
 
 
 def preview(site: Site, kind: str, arguments: Mapping[str, Json]) -> str:
