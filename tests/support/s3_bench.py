@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from counterfoil.adapters.s3 import open_s3
+from counterfoil.adapters.s3 import Times, open_s3
 from counterfoil.adapters.s3.adapter import S3Adapter
 from counterfoil.adapters.s3.kinds import Terms, kinds
 from counterfoil.core.canonical import digest
@@ -36,7 +36,7 @@ TRAITS = frozenset(
         Trait.CUTS_OFF,
     )
 )
-LASTS_S, LANDING_S = 2, 1
+TIMES = Times(lasts_s=2, landing_s=1)
 """Bounds that a test waits for: whole seconds, since signatures count in them."""
 
 PART_BYTES = 5 * 1024**2
@@ -48,9 +48,7 @@ TERMS = Terms(
     endpoint="http://127.0.0.1:1",
     bucket=PLAIN,
     prefix="",
-    call_ms=20_000,
-    upload_ms=20_000,
-    in_flight_ms=23_000,
+    times=TIMES,
     uploads=True,
 )
 SPECS: Mapping[str, KindSpec] = {spec.name: spec for spec in kinds(TERMS)}
@@ -101,8 +99,7 @@ class Scene:
             "prefix": self.prefix,
             "uploads": self.folder,
             "part_bytes": PART_BYTES,
-            "lasts_s": LASTS_S,
-            "landing_s": LANDING_S,
+            "times": TIMES,
         }
         adapter = open_s3(self.bucket, **(settings | options))
         self._opened.append(adapter)
@@ -158,7 +155,6 @@ class Scene:
         """Close every adapter."""
         while self._opened:
             self._opened.pop().close()
-        self.client.close()
 
 
 @contextmanager

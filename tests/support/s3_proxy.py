@@ -86,6 +86,7 @@ class S3Proxy:
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
             timeout = SECONDS_MAX
+            disable_nagle_algorithm = True
 
             def serve(self) -> None:
                 proxy._serve(self)
@@ -134,6 +135,11 @@ class S3Proxy:
         """Answer nothing any more."""
         for _ in range(SECONDS_MAX * 10):
             self.arm(Fate.LOSE_REQUEST, lambda _: True)
+
+    def stop_listening(self) -> None:
+        """Refuse every further connection; those that stand go on."""
+        self._server.shutdown()
+        self._server.socket.close()
 
     def effects(self) -> int:
         """Return how many requests with an effect came."""

@@ -30,7 +30,6 @@ GRPC_APART = 10_000
 LOOKS_MAX = 600
 LOOK_S = 0.05
 STARTS_MAX = 3
-STOP_S = 10
 
 
 class LocalS3:
@@ -50,6 +49,7 @@ class LocalS3:
         }
         self.endpoint = ""
         self._folder = Path()
+        self._client: Any = None
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> "LocalS3":
@@ -69,7 +69,6 @@ class LocalS3:
         client.put_bucket_versioning(
             Bucket=VERSIONED, VersioningConfiguration={"Status": "Enabled"}
         )
-        client.close()
         return self
 
     def __exit__(
@@ -86,7 +85,12 @@ class LocalS3:
         return HOST, int(self.endpoint.rpartition(":")[2])
 
     def client(self) -> Any:
-        """Return a client, as any other program has one."""
+        """Return the client of another program: one for all tests, since making one takes long."""
+        if self._client is None:
+            self._client = self._connected()
+        return self._client
+
+    def _connected(self) -> Any:
         return boto3.client(
             "s3",
             endpoint_url=self.endpoint,
@@ -98,12 +102,12 @@ class LocalS3:
 
     def _start(self) -> None:
         ports = _free_ports(len(PORTS))
-        flags = [f"-{name}={port}" for name, port in zip(PORTS, ports, strict=True)]
+        numbers = [f"-{name}={port}" for name, port in zip(PORTS, ports, strict=True)]
+        flags = [f"-dir={self._folder}", f"-ip={HOST}", f"-ip.bind={HOST}", *numbers]
         self.endpoint = f"http://{HOST}:{ports[0]}"
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [_program(), "mini", f"-dir={self._folder}", f"-ip={HOST}", f"-ip.bind={HOST}"]
-                + flags,
+                [_program(), "mini", *flags],
                 cwd=self._folder,
                 env={**os.environ, **self.environment},
                 stdin=subprocess.DEVNULL,
@@ -112,7 +116,7 @@ class LocalS3:
             )
 
     def _is_serving(self) -> bool:
-        client = self.client()
+        client = self._connected()
         try:
             for _ in range(LOOKS_MAX):
                 if self._process is None or self._process.poll() is not None:
@@ -132,12 +136,8 @@ class LocalS3:
         process, self._process = self._process, None
         if process is None:
             return
-        process.terminate()
-        try:
-            process.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        process.kill()  # nobody misses what it holds, and it takes its time otherwise
+        process.wait()
 
     def _remove(self) -> None:
         self._stop()

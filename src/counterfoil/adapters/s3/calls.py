@@ -94,7 +94,7 @@ def planned(site: Site, spec: KindSpec, operation: Operation, arguments: Argumen
 
 
 def signed(site: Site, plan: Plan, arguments: Arguments) -> Signed:
-    """Return the request of a plan, which the service accepts for `site.lasts_s`.
+    """Return the request of a plan, which the service accepts for `site.times.lasts_s`.
 
     Raises:
         UnavailableError: There are no credentials at hand.
@@ -107,11 +107,13 @@ def signed(site: Site, plan: Plan, arguments: Arguments) -> Signed:
         case kinds.PUT:
             md5 = hashlib.md5(kinds.content(arguments["content"]), usedforsecurity=False)
             members["ContentMD5"] = base64.b64encode(md5.digest()).decode()
-            return site.wire.sign("put_object", site.lasts_s, **members, **carried(note, arguments))
+            return site.wire.sign(
+                "put_object", site.times.lasts_s, **members, **carried(note, arguments)
+            )
         case kinds.COPY:
             return site.wire.sign(
                 "copy_object",
-                site.lasts_s,
+                site.times.lasts_s,
                 **members,
                 CopySource={"Bucket": site.wire.bucket, "Key": site.object(arguments["source"])},
                 CopySourceIfMatch=f'"{plan.source.etag}"',
@@ -121,9 +123,11 @@ def signed(site: Site, plan: Plan, arguments: Arguments) -> Signed:
             )
         case kinds.UPLOAD:
             upload = {"UploadId": note.upload}
-            return site.wire.sign("complete_multipart_upload", site.lasts_s, **members, **upload)
+            return site.wire.sign(
+                "complete_multipart_upload", site.times.lasts_s, **members, **upload
+            )
         case _:
-            return site.wire.sign("delete_object", site.lasts_s, **members)
+            return site.wire.sign("delete_object", site.times.lasts_s, **members)
 
 
 def body(note: Note, arguments: Arguments, parts: Sequence[Part]) -> bytes:

@@ -122,7 +122,7 @@ def answered(site: Site, spec: KindSpec, held: Held, run_id: RunId) -> LookUp:
         case Trace.CHANGED:
             return LookUp(answer=Answer.FOUND_OTHER, reason=evidence.finding)
         case Trace.STANDING | Trace.OTHER if may_land(site, note, evidence.seen.at):
-            return unknown(f"a call may still land until {note.until + site.landing_s}, UTC")
+            return unknown(f"a call may still land until {note.until + site.times.landing_s}, UTC")
         case Trace.STANDING:
             return ABSENT
         case Trace.OTHER:
@@ -131,7 +131,7 @@ def answered(site: Site, spec: KindSpec, held: Held, run_id: RunId) -> LookUp:
 
 def may_land(site: Site, note: Note, at: int) -> bool:
     """Return whether a call may still land after a moment by the service's clock."""
-    return bool(note.until) and at <= note.until + site.landing_s
+    return bool(note.until) and at <= note.until + site.times.landing_s
 
 
 def effect_of(seen: Seen) -> Effect:

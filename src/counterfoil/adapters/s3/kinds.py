@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from counterfoil.adapters.s3.times import Times
 from counterfoil.core.canonical import native, normalise
 from counterfoil.core.errors import ContractError
 from counterfoil.core.intent import KindSpec
@@ -72,18 +73,14 @@ class Terms:
         endpoint: Address of the service.
         bucket: Name of the bucket.
         prefix: What every name begins with; empty for the whole bucket.
-        call_ms: Longest call, uploads aside.
-        upload_ms: Longest upload of one call.
-        in_flight_ms: How long after a call it may still land.
+        times: Bounds of calls.
         uploads: Whether there are files to upload.
     """
 
     endpoint: str
     bucket: str
     prefix: str
-    call_ms: int
-    upload_ms: int
-    in_flight_ms: int
+    times: Times
     uploads: bool
 
 
@@ -116,8 +113,8 @@ def _kind(terms: Terms, name: str, risk: Risk, level: Level) -> KindSpec:
         permission=name,
         normalise=_normaliser(name, terms.prefix),
         touches=touches,
-        call_ms=terms.upload_ms if name == UPLOAD else terms.call_ms,
-        in_flight_ms=terms.in_flight_ms,
+        call_ms=terms.times.call_ms,
+        in_flight_ms=terms.times.in_flight_ms,
         linearizable=True,
         fences=risk.writes,
         forbids=risk.writes,

@@ -1,7 +1,7 @@
 """One bucket, or a part of it, as an environment: who it is, and in which state."""
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +10,7 @@ import msgspec
 from counterfoil.adapters.s3 import kinds
 from counterfoil.adapters.s3.objects import Entry, listing, look, state_digest
 from counterfoil.adapters.s3.records import Records, put_if
+from counterfoil.adapters.s3.times import Times
 from counterfoil.adapters.s3.wire import AnswerError, Wire
 from counterfoil.core.canonical import decode, encode
 from counterfoil.core.errors import ConfigError, UnavailableError
@@ -40,9 +41,7 @@ class Site:
         account: Account to report.
         uploads: Folder that files are uploaded from; None when there is none.
         part_bytes: Size of each part of an upload but the last.
-        lasts_s: How long the service accepts a call that has an effect, in seconds.
-        landing_s: How long a call may take from there until it has landed, in seconds.
-        pause: Waits for so many seconds.
+        times: Bounds of calls.
     """
 
     wire: Wire
@@ -51,9 +50,7 @@ class Site:
     account: str
     uploads: Path | None
     part_bytes: int
-    lasts_s: int
-    landing_s: int
-    pause: Callable[[float], None]
+    times: Times
 
     def object(self, path: str) -> str:
         """Return the whole name of the object at a path."""

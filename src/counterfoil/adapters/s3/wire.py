@@ -61,13 +61,7 @@ class Client(Protocol):
 
     meta: Any
 
-    def generate_presigned_url(
-        self,
-        ClientMethod: str,
-        *,
-        Params: dict[str, Json],
-        ExpiresIn: int,  # noqa: N803 - boto3's
-    ) -> str:
+    def generate_presigned_url(self, operation: str, /, **members: Json) -> str:
         """Return an address that holds a signature."""
         ...
 

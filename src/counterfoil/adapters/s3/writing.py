@@ -4,6 +4,7 @@ Record, fence, request, receipt: each is durable before the next begins, so ever
 decided by looking. A caller that finds another call of its key under way waits for it.
 """
 
+import time
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -109,10 +110,10 @@ def quiet(site: Site, spec: KindSpec, key: Key, run_id: RunId) -> tuple[Held, Lo
     """
     held = site.records.read(key)
     answer = answered(site, spec, held, run_id)
-    for _ in range(int(site.lasts_s / POLL_S)):
+    for _ in range(int(site.times.lasts_s / POLL_S)):
         if answer.answer is not Answer.UNKNOWN:
             break
-        site.pause(POLL_S)
+        time.sleep(POLL_S)
         held = site.records.read(key)
         answer = answered(site, spec, held, run_id)
     return held, answer
@@ -162,7 +163,7 @@ def _perform(call: Call, held: Held, plan: Plan, parts: tuple[Part, ...]) -> Rec
             raise
         may_try_again = sent.status == CONFLICT and number + 1 < CONFLICTS_MAX
         if may_try_again and _look(call, note, sent).trace is Trace.STANDING:
-            site.pause(POLL_S)
+            time.sleep(POLL_S)
             continue
         return _concluded(call, held, before, sent)
     return None

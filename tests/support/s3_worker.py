@@ -1,0 +1,83 @@
+"""Processes that make one call, or work on one run, and are killed at a request of theirs."""
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import counterfoil as cf
+from counterfoil.adapters.s3 import open_s3
+from counterfoil.ports import Operation
+from tests.support.s3_bench import PART_BYTES, TIMES, Scene
+
+SECONDS_MAX = 60
+RUN = "fill"
+
+_context = multiprocessing.get_context("forkserver")
+_context.set_forkserver_preload(["tests.support.s3_worker"])
+
+
+def call(environment: Mapping[str, str], options: dict[str, Any], raw: bytes) -> None:
+    """Make one call."""
+    os.environ.update(environment)
+    adapter = open_s3(**options)
+    adapter.execute(msgspec.msgpack.decode(raw, type=Operation))
+    adapter.close()
+
+
+def fill(environment: Mapping[str, str], options: dict[str, Any], folder: str) -> None:
+    """Work on a run until it ends."""
+    os.environ.update(environment)
+    adapter = open_s3(**options)
+    task = Path(folder) / "fill.json"
+    with (
+        cf.open(folder, adapters=(adapter,)) as keeper,
+        keeper.run(task, RUN, wait_ms=20_000) as run,
+    ):
+        first = run.do("s3.put", path="a.txt", content="one")
+        run.do("s3.put", path="a.txt", content="two", expected=first["etag"])
+        run.do("s3.copy", source="a.txt", path="b.txt")
+    adapter.close()
+
+
+def options_of(place: Scene) -> dict[str, Any]:
+    """Return what a process opens the adapter of a place with."""
+    return {
+        "bucket": place.bucket,
+        "endpoint": place.proxy.endpoint,
+        "prefix": place.prefix,
+        "uploads": place.folder,
+        "part_bytes": PART_BYTES,
+        "times": TIMES,
+    }
+
+
+def run_until(place: Scene, target: Any, given: Any, *, spared: int | None) -> int | None:
+    """Run a process, and kill it at a request, which arrives all the same.
+
+    Args:
+        place: Where it works.
+        target: `call` or `fill`.
+        given: What it works on.
+        spared: Requests before the one it is killed at; None lets it live.
+
+    Returns:
+        How it ended: 0, a negative signal, or 1.
+    """
+    environment = place.server.environment
+    process = _context.Process(target=target, args=(environment, options_of(place), given))
+
+    def kill() -> None:
+        if process.pid is not None:
+            os.kill(process.pid, signal.SIGKILL)
+        process.join(SECONDS_MAX)
+
+    if spared is not None:
+        place.proxy.arm(kill, lambda _: True, spared=spared)
+    process.start()
+    process.join(SECONDS_MAX)
+    return process.exitcode

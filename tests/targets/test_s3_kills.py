@@ -1,0 +1,153 @@
+"""Real processes killed at every request, and what the next process makes of it.
+
+A process is killed while its request is on the way, and the request arrives all the
+same: the instant after each request, and before the next. Effects are the versions that
+the bucket keeps.
+"""
+
+import json
+import signal
+from collections import Counter
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from counterfoil.core.receipt import Answer, Fence
+from counterfoil.ports import Operation
+from counterfoil.testing.adapter_bench import RUN
+from tests.support.s3_bench import PART_BYTES, Scene, called, scene, settled
+from tests.support.s3_server import VERSIONED, LocalS3
+from tests.support.s3_worker import call, fill, run_until
+
+pytest_plugins = ["tests.support.s3_server"]
+
+NEXT = Fence(lease_version=2, nonce="second")
+FILE = b"".join(bytes([number]) * PART_BYTES for number in range(2)) + b"the end"
+"""Two whole parts, and one that is shorter."""
+
+CALLS: Mapping[str, dict[str, Any]] = {
+    "put": {"path": "new.txt", "content": "new"},
+    "replace": {"path": "old.txt", "content": "new"},
+    "copy": {"source": "old.txt", "path": "copy.txt"},
+    "delete": {"path": "old.txt"},
+    "upload": {"path": "large.bin", "file": "0.bin"},
+}
+AT_ONCE = 6
+"""Places that are worked on at one time: most of what they do is to wait."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("put", id="C29 put"),
+        pytest.param("replace", id="C29 put over another"),
+        pytest.param("copy", id="C29 copy"),
+        pytest.param("delete", id="C29 delete"),
+        pytest.param("upload", id="C29 upload at each part"),
+    ],
+)
+def test_a_call_killed_at_any_request_is_one_effect(name: str, s3: LocalS3, tmp_path: Path) -> None:
+    opens, whole = _requests(name, s3, tmp_path)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        tries = [pool.submit(_killed, name, s3, tmp_path, n) for n in range(opens, whole)]
+        ends = Counter(each.result() for each in tries)
+    assert set(ends) <= _ends(name), ends
+    assert ends[Answer.ABSENT] > 0 < ends[Answer.FOUND]
+
+
+def test_a_run_killed_at_its_effects_goes_on_in_another_process(
+    s3: LocalS3, tmp_path: Path
+) -> None:
+    with scene(s3, tmp_path, VERSIONED) as place:
+        folder = _project(place, tmp_path / "project")
+        run_until(place, fill, folder, spared=None)
+        deaths = [index for index, (_, path) in enumerate(place.proxy.seen) if _is_effect(path)]
+        assert place.versions() == 3
+    for death in deaths:
+        with scene(s3, tmp_path, VERSIONED) as place:
+            folder = _project(place, tmp_path / f"project-{death}")
+            assert run_until(place, fill, folder, spared=death) == -signal.SIGKILL
+            ends = [run_until(place, fill, folder, spared=None) for _ in range(1)]
+            assert (ends, place.versions()) == ([0], 3)
+            assert place.objects == {"a.txt": b"two", "b.txt": b"two"}
+
+
+def _ends(name: str) -> set[Answer]:
+    """Return what can be found after a kill: of a deletion, that nobody knows whose it was."""
+    known = {Answer.ABSENT, Answer.FOUND}
+    return known | {Answer.FOUND_OTHER} if name == "delete" else known
+
+
+def _requests(name: str, s3: LocalS3, tmp_path: Path) -> tuple[int, int]:
+    """Return the requests of opening an adapter, and of opening it and calling it."""
+    with scene(s3, tmp_path, VERSIONED) as place:
+        place.open()
+        opens = len(place.proxy.seen)
+        place.proxy.seen.clear()
+        assert run_until(place, call, _prepared(place, name), spared=None) == 0
+        return opens, len(place.proxy.seen)
+
+
+def _prepared(place: Scene, name: str) -> bytes:
+    arguments = dict(CALLS[name])
+    place.put("old.txt", "old")
+    if name == "upload":
+        arguments["sha256"] = place.file("0.bin", FILE)
+    kind = "put" if name == "replace" else name
+    return msgspec.msgpack.encode(called(place, place.open(direct=True), kind, **arguments))
+
+
+def _killed(name: str, s3: LocalS3, tmp_path: Path, number: int) -> Answer:
+    """Kill a call at a request, recover, and return what the new process found first."""
+    with scene(s3, tmp_path, VERSIONED) as place:
+        raw = _prepared(place, name)
+        before = place.versions()
+        assert run_until(place, call, raw, spared=number) == -signal.SIGKILL
+        adapter = place.open(direct=True)
+        adapter.take(RUN, NEXT)
+        sent = msgspec.msgpack.decode(raw, type=Operation)
+        answer = settled(adapter, sent.kind)
+        if answer.answer is Answer.ABSENT:
+            assert place.versions() == before
+            receipt = adapter.execute(msgspec.structs.replace(sent, fence=NEXT))
+            assert adapter.look_up(RUN, sent.key, sent.kind).receipt == receipt
+        assert place.versions() == before + 1
+        assert place.uploads() == []
+        _check_content(place, name)
+        return answer.answer
+
+
+def _check_content(place: Scene, name: str) -> None:
+    held = place.objects
+    match name:
+        case "put":
+            assert held == {"old.txt": b"old", "new.txt": b"new"}
+        case "replace":
+            assert held == {"old.txt": b"new"}
+        case "copy":
+            assert held == {"old.txt": b"old", "copy.txt": b"old"}
+        case "delete":
+            assert held == {}
+        case _:
+            assert held == {"old.txt": b"old", "large.bin": FILE}
+
+
+def _is_effect(path: str) -> bool:
+    return "X-Amz-Signature=" in path
+
+
+def _project(place: Scene, folder: Path) -> str:
+    folder.mkdir()
+    (folder / "counterfoil.toml").write_text('[project]\nid = "s3"\n[lease]\nttl_ms = 21000\n')
+    scope = {name: entries for name, entries in place.scope.items() if name != "files"}
+    task = {
+        "id": "fill",
+        "policy": {"permissions": ["s3.put", "s3.copy"], "scope": {"s3": scope}},
+        "budgets": {"proposals": 20, "steps": 10},
+    }
+    (folder / "fill.json").write_text(json.dumps(task))
+    return str(folder)
