@@ -10,6 +10,9 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.middleware.base import BaseHTTPMiddleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, StreamingResponse
 
 from counterfoil.core.errors import UsageError
 from counterfoil.integrations.asgi import (
@@ -241,6 +244,45 @@ def test_an_application_that_fails_after_its_answer_has_answered(journal: Journa
 
     asked(app, journal)
     assert asked(app, journal).content == b"made"
+
+
+@pytest.mark.parametrize("spec_version", ["2.0", "2.4"])
+def test_an_answer_of_starlette_in_parts_is_kept_whole(journal: Journal, spec_version: str) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        scope["asgi"] = {"version": "3.0", "spec_version": spec_version}
+        parts = iter([b"one ", b"two"])
+        await StreamingResponse(parts)(scope, receive, send)
+
+    first, again = asked(app, journal), asked(app, journal)
+    assert first.content == again.content == b"one two"
+
+
+def test_a_middleware_of_starlette_may_stand_inside(journal: Journal) -> None:
+    class Naming(BaseHTTPMiddleware):
+        async def dispatch(self, request: Request, call_next: Any) -> Any:
+            response = await call_next(request)
+            response.headers["x-inside"] = (await request.body()).decode()
+            return response
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        request = Request(scope, receive)
+        await PlainTextResponse(await request.body())(scope, receive, send)
+
+    first, again = asked(Naming(app), journal), asked(Naming(app), journal)
+    assert [each.headers["x-inside"] for each in (first, again)] == ["body", "body"]
+
+
+def test_a_body_without_a_start_is_no_answer(journal: Journal) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.body", "body": b"made"})
+
+    assert outcome(asked(app, journal)) == (500, "unanswered")
+
+
+def test_a_refusal_does_not_say_where_receipts_are(journal: Journal) -> None:
+    journal.close()
+    answer = asked(served, journal)
+    assert (answer.status_code, "service.db" in answer.text) == (503, False)
 
 
 @pytest.mark.parametrize("parts", [0, 1], ids=["nothing", "half an answer"])

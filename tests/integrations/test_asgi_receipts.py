@@ -280,6 +280,16 @@ def test_a_new_holder_learns_what_was_served_last(running: Running) -> None:
     )
 
 
+def test_an_older_checkpoint_does_not_hide_a_newer_one(running: Running) -> None:
+    _, client = running
+    run = new_key()
+    for generation in (5, 4):
+        served = f"{generation};{CHECKPOINT}"
+        headers = {"counterfoil_fence": fence(run, 1), "counterfoil_served": served}
+        post(client, "orders", new_key(), **headers)
+    assert take(client, run, 2).json()["served"]["generation"] == 5
+
+
 def test_a_refused_request_was_not_served(running: Running) -> None:
     _, client = running
     run, key = new_key(), new_key()

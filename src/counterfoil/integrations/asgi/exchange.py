@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
 
-from counterfoil.core.errors import ContractError
+from counterfoil.core.errors import ContractError, UsageError
 from counterfoil.integrations.asgi.answer import Answer, Headers
 from counterfoil.integrations.asgi.rules import Scope
 
@@ -70,11 +70,8 @@ class Exchange:
         self._parts: list[bytes] = []
         self._size = 0
         self._is_over = asyncio.Event()
-
-    @property
-    def is_answered(self) -> bool:
+        self.is_answered = False
         """Whether the application has answered in full."""
-        return self._is_over.is_set()
 
     async def receive(self) -> Message:
         """Give the application its request, and then nothing until it has answered."""
@@ -93,13 +90,19 @@ class Exchange:
             pairs = message.get("headers", ())
             self._headers = tuple((bytes(name), bytes(value)) for name, value in pairs)
         elif message["type"] == "http.response.body":
+            if not self._status:
+                raise UsageError("the application sent a body without a start")
             part: bytes = message.get("body", b"")
             self._size += len(part)
             if self._size <= self._bytes_max:
                 self._parts.append(bytes(part))
             if not message.get("more_body", False):
-                self._is_over.set()
-                await self._conclude(self._status, self._whole())
+                self.is_answered = True
+                try:
+                    await self._conclude(self._status, self._whole())
+                finally:
+                    # No sooner: an application that is told of a disconnect may stop sending.
+                    self._is_over.set()
 
     def _whole(self) -> Answer | None:
         if self._size > self._bytes_max:

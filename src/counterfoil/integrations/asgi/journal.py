@@ -340,11 +340,12 @@ class Journal:
         return msgspec.convert(rows[0], tuple[int, str])
 
     def _serve(self, run: Run, call: Call, verdict: Verdict) -> None:
-        """Remember which checkpoint was served, if one was."""
+        """Remember which checkpoint was served, if one was; an older one changes nothing."""
         authority = call.authority
         served = authority.served
         if authority.fence and served and verdict in (Verdict.CLAIMED, Verdict.DONE):
-            values = (served.generation, served.checkpoint, call.client, authority.run)
+            place = (call.client, authority.run)
+            values = (served.generation, served.checkpoint, *place, served.generation)
             self._do(run, statements.SERVE, values)
 
 

@@ -5,6 +5,7 @@ the answer is sent before it is kept.
 """
 
 import asyncio
+import logging
 import secrets
 import time
 from collections.abc import Callable
@@ -59,6 +60,8 @@ REFUSALS: dict[Verdict, tuple[Problem, str]] = {
     ),
 }
 """What a request gets that is neither executed nor answered by a receipt."""
+
+log = logging.getLogger("counterfoil.asgi")
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
@@ -159,7 +162,8 @@ class ReceiptMiddleware:
                 lease_ms=self._rules.lease_ms,
             )
         except CounterfoilError as error:
-            await self._refuse(send, problems.UNAVAILABLE, str(error))
+            log.warning("a request was not executed: %s", error)
+            await self._refuse(send, problems.UNAVAILABLE, "ask again in a moment")
             return
         if claim.verdict is Verdict.CLAIMED:
             await self._execute(call, attempt, body, scope, send)
@@ -202,9 +206,9 @@ class ReceiptMiddleware:
         """Keep an answer and send what stands then, with `extra` headers."""
         try:
             row = await self._in_thread(self._kept, call, attempt, answer)
-        except CounterfoilError as error:
-            detail = f"{error.message}; ask again later"
-            await self._refuse(send, problems.NOT_STORED, detail, *extra)
+        except CounterfoilError:
+            log.exception("a request was executed, and its answer is not kept")
+            await self._refuse(send, problems.NOT_STORED, "ask again in a moment", *extra)
             return
         if row is None or row.state is not State.DONE:
             await self._refuse(send, problems.SUPERSEDED, "ask again in a moment", *extra)

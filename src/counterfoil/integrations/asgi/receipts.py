@@ -3,6 +3,7 @@
 A client sees its own keys alone. Who it is, the same rule says as for its requests.
 """
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -20,6 +21,8 @@ from counterfoil.integrations.asgi.journal import Claim, Journal
 from counterfoil.integrations.asgi.problems import Problem, problem
 from counterfoil.integrations.asgi.rows import Row, Verdict
 from counterfoil.integrations.asgi.rules import Rules, Scope
+
+log = logging.getLogger("counterfoil.asgi")
 
 BODY_BYTES_MAX = 4096
 """A run, a version and a nonce, at their bounds and escaped."""
@@ -88,7 +91,8 @@ def answered(desk: Desk, scope: Scope, body: bytes) -> Answer:
     except ContractError as error:
         return _refused(desk, problems.INVALID_BODY, error.message)
     except CounterfoilError as error:
-        return _refused(desk, problems.UNAVAILABLE, str(error))
+        log.warning("a receipt was not looked at: %s", error)
+        return _refused(desk, problems.UNAVAILABLE, "ask again in a moment")
 
 
 def _description(desk: Desk) -> Json:

@@ -91,4 +91,4 @@ RAISE_FENCE = """INSERT INTO {at}counterfoil_fences AS held
         OR (held.lease_version = excluded.lease_version AND held.nonce = excluded.nonce)
     RETURNING generation, checkpoint"""
 SERVE = """UPDATE {at}counterfoil_fences SET generation = ?, checkpoint = ?
-    WHERE client = ? AND run = ?"""
+    WHERE client = ? AND run = ? AND generation <= ?"""
