@@ -34,7 +34,7 @@ PLACE = Command(
 SHOW = Command(name="show", stages=(("ls", "-A"),), risk=Risk.READ_ONLY)
 CHECK = Command(
     name="check",
-    stages=(("test", "-e", "--", "{file}"),),
+    stages=(("ls", "--", "{file}"),),
     patterns={"file": r"[a-z.]+"},
     risk=Risk.VERIFICATION,
 )

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from msgspec.structs import replace
 
 from counterfoil.adapters.shell import journal, kinds
+from counterfoil.adapters.shell.command import patience_ms
 from counterfoil.adapters.shell.driver import transaction, translated
 from counterfoil.adapters.shell.journal import Attempt, Claim, State
 from counterfoil.adapters.shell.kernel import digests
@@ -27,6 +28,7 @@ from counterfoil.core.errors import (
     ContractError,
     IdempotencyConflictError,
     PermissionDeniedError,
+    RefusedError,
     StaleObservationError,
     UnavailableError,
     UnknownOutcomeError,
@@ -124,26 +126,9 @@ class ShellAdapter:
         arguments = allowed.spec.normalise(operation.arguments)
         if not allowed.spec.risk.writes:
             return self._read(operation, allowed, arguments)
-        give_up_at_ms = monotonic_ms() + allowed.command.wait_ms
-        is_ours = False
-        while True:
-            with self._turn() as lock:
-                with translated("executing"):
-                    journal.check_fence(self._site.db, operation.run_id, operation.fence)
-                    attempt = journal.attempt(self._site.db, operation.key)
-                if attempt is None and is_ours:
-                    raise UnavailableError("the command was not started")
-                if attempt is None:
-                    self._check(allowed.spec, operation, arguments)
-                    attempt = self._begin(operation, allowed, arguments, lock)
-                    is_ours = True
-                elif attempt.state is not State.OPEN:
-                    receipt = self._settled(operation, attempt)
-                    return receipt if is_ours else replace(receipt, replayed=True)
-                _check_same(operation, attempt)
-                seen = settle(self._site, attempt)
-            if not wait(seen, give_up_at_ms, self._site.pause):
-                raise _still_runs(operation)
+        is_begun = self._begin_if_new(operation, allowed, arguments)
+        receipt = self._end_of(operation, monotonic_ms() + patience_ms(allowed.command))
+        return receipt if is_begun else replace(receipt, replayed=True)
 
     def forbid(self, run_id: RunId, key: Key, kind: str, fence: Fence) -> LookUp:
         """Make the key impossible for the run unless it was started; return what is known.
@@ -197,6 +182,46 @@ class ShellAdapter:
         with turn(self._site) as lock:
             resolve(self._site)
             yield lock
+
+    def _begin_if_new(
+        self, operation: Operation, allowed: Allowed, arguments: dict[str, Json]
+    ) -> bool:
+        """Start the command unless its key was used; return whether this call did."""
+        with self._turn() as lock:
+            with translated("executing"):
+                journal.check_fence(self._site.db, operation.run_id, operation.fence)
+                attempt = journal.attempt(self._site.db, operation.key)
+            if attempt is not None:
+                _check_same(operation, attempt)
+                return False
+            self._check(allowed.spec, operation, arguments)
+            self._begin(operation, allowed, arguments, lock)
+            return True
+
+    def _end_of(self, operation: Operation, give_up_at_ms: int) -> Receipt:
+        """Wait for an attempt; from here on nothing but its record says that it never ran.
+
+        Raises:
+            FencedError, FormatError: As `execute`.
+            UnavailableError: It never ran.
+            UnknownOutcomeError: It ran or runs.
+        """
+        is_over = False
+        while not is_over:
+            try:
+                with self._turn():
+                    with translated("executing"):
+                        journal.check_fence(self._site.db, operation.run_id, operation.fence)
+                        attempt = journal.attempt(self._site.db, operation.key)
+                    if attempt is not None and attempt.state is not State.OPEN:
+                        return self._settled(operation, attempt)
+                    seen = None if attempt is None else settle(self._site, attempt)
+            except (RefusedError, UnavailableError) as error:
+                raise UnknownOutcomeError(error.message, operation.run_id, operation.key) from error
+            if seen is None:
+                raise UnavailableError("the command was not started")
+            is_over = not wait(seen, give_up_at_ms, self._site.pause)
+        raise UnknownOutcomeError("the command still runs", operation.run_id, operation.key)
 
     def _answer(
         self, run_id: RunId, key: Key, wait_ms: int, *, is_stopping: bool = False
@@ -281,7 +306,7 @@ class ShellAdapter:
 
     def _begin(
         self, operation: Operation, allowed: Allowed, arguments: dict[str, Json], lock: int
-    ) -> Attempt:
+    ) -> None:
         site, command = self._site, allowed.command
         claim = Claim(
             kind=operation.kind,
@@ -303,7 +328,6 @@ class ShellAdapter:
                 journal.raise_fence(site.db, operation.run_id, operation.fence)
                 journal.set_served(site.db, operation.run_id, operation.served)
                 journal.begin(site.db, sequence, claim)
-            attempt = Attempt(sequence=sequence, state=State.OPEN, claim=claim, receipt=None)
             place = make_place(site, ATTEMPTS, str(sequence))
             try:
                 start(
@@ -317,7 +341,6 @@ class ShellAdapter:
                 )
             finally:
                 os.close(place.folder)
-        return attempt
 
     def _state(self, watched: list[str] | None = None) -> EnvironmentState:
         with translated("observing"):
@@ -325,7 +348,7 @@ class ShellAdapter:
 
     def _wait_ms(self, kind: str) -> int:
         allowed = self._allowed.get(kind)
-        return 0 if allowed is None else allowed.command.wait_ms
+        return 0 if allowed is None else patience_ms(allowed.command)
 
 
 def _check_same(operation: Operation, attempt: Attempt) -> None:
@@ -338,10 +361,6 @@ def _check_same(operation: Operation, attempt: Attempt) -> None:
             raise IdempotencyConflictError(
                 f"the key holds the effect of another {what}", operation.run_id, operation.key
             )
-
-
-def _still_runs(operation: Operation) -> UnknownOutcomeError:
-    return UnknownOutcomeError("the command still runs", operation.run_id, operation.key)
 
 
 def _running(seen: Seen) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
+from counterfoil.adapters.shell.kernel import KILL_MS
 from counterfoil.core.bounds import INTEGER_MAX
 from counterfoil.core.errors import ConfigError, ContractError
 from counterfoil.core.words import Json, Risk, identifier
@@ -73,13 +74,20 @@ class Command:
     is_repeatable: bool = False
     takes_script: bool = False
     accepted: tuple[int, ...] = (0,)
-    timeout_ms: int = 60_000
+    timeout_ms: int = 10_000
     grace_ms: int = 2_000
-    wait_ms: int = 10_000
+    wait_ms: int = 15_000
     output_bytes_max: int = 1024 * 1024
     environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     umask: int = 0o077
     cost_micros: int = 0
+
+
+def patience_ms(command: Command) -> int:
+    """Return how long a call waits for the end of a command, in milliseconds."""
+    if command.risk.writes:
+        return command.wait_ms
+    return command.timeout_ms + command.grace_ms + KILL_MS
 
 
 def check_command(command: Command) -> None:

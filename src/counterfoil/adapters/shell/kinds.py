@@ -4,7 +4,14 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from counterfoil.adapters.shell.command import PATH, Command, check_command, checked, words_of
+from counterfoil.adapters.shell.command import (
+    PATH,
+    Command,
+    check_command,
+    checked,
+    patience_ms,
+    words_of,
+)
 from counterfoil.core.canonical import normalise
 from counterfoil.core.errors import ConfigError, ContractError
 from counterfoil.core.intent import KindSpec
@@ -65,7 +72,6 @@ def _spec(kind: str, command: Command) -> KindSpec:
     effect of a command and the record of its end are two acts, so nothing here is more
     than `queryable`, unless running twice is declared to be as good as once.
     """
-    waits_ms = command.wait_ms if command.risk.writes else command.timeout_ms + command.grace_ms
     return KindSpec(
         name=kind,
         adapter=NAME,
@@ -74,7 +80,7 @@ def _spec(kind: str, command: Command) -> KindSpec:
         permission=kind,
         normalise=_normaliser(kind, command),
         touches=lambda arguments: ((COMMANDS, command.name), (PATHS, touched(arguments[FOLDER]))),
-        call_ms=waits_ms + MARGIN_MS,
+        call_ms=patience_ms(command) + MARGIN_MS,
         in_flight_ms=0,
         linearizable=True,
         fences=True,

@@ -4,7 +4,7 @@ import os
 import time
 from contextlib import suppress
 
-from counterfoil.adapters.shell.command import Command
+from counterfoil.adapters.shell.command import Command, patience_ms
 from counterfoil.adapters.shell.kinds import ARGV, FOLDER
 from counterfoil.adapters.shell.records import Seen, Standing, look
 from counterfoil.adapters.shell.settling import drop_folder, result_of
@@ -16,9 +16,6 @@ from counterfoil.core.words import Json
 
 KEPT_SECONDS = 86_400
 """Age of what readers that were killed have left behind before it is cleared away."""
-
-MARGIN_MS = 8_000
-"""How long after its time a command's end must be on record."""
 
 
 def read(site: Site, command: Command, arguments: dict[str, Json]) -> dict[str, Json]:
@@ -61,7 +58,7 @@ def read(site: Site, command: Command, arguments: dict[str, Json]) -> dict[str, 
 
 
 def _watched_to_the_end(site: Site, command: Command, folder: int) -> Seen:
-    give_up_at_ms = monotonic_ms() + command.timeout_ms + command.grace_ms + MARGIN_MS
+    give_up_at_ms = monotonic_ms() + patience_ms(command)
     while True:
         seen = look(folder, site.pause)
         if seen.standing is not Standing.RUNS:
