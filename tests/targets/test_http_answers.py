@@ -2,9 +2,11 @@
 
 import json
 import os
+import select
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace as changed
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,7 @@ from counterfoil.core.errors import (
     UnavailableError,
     UnknownOutcomeError,
 )
+from counterfoil.core.intent import EnvironmentState
 from counterfoil.core.receipt import Answer
 from counterfoil.core.words import Key, Level, Risk, RunId
 from counterfoil.engine import audit
@@ -60,6 +63,7 @@ from tests.support.http_bench import (
 from tests.support.http_scene import order_once, shown, skus, staged
 
 LONGEST_MS = 400
+STATE = EnvironmentState(adapter="orders", instance="shop-1")
 
 
 @pytest.fixture(scope="module")
@@ -404,21 +408,12 @@ def test_a_late_call_under_a_key_that_was_given_up_does_nothing(behind: Door) ->
 
 
 def test_a_success_that_is_on_no_record_is_unknown(at: Door) -> None:
-    token = from_environment(at.tenant)
-    declared = service(at.url, Level.TRANSACTIONAL, token, url=f"{at.url}/plain/orders")
-    adapter, bench = at.open(replace_instance(declared)), bench_at(at, declared)
+    declared = service(at.url, Level.TRANSACTIONAL, from_environment(at.tenant))
+    elsewhere = changed(declared.endpoints[0], url=f"{at.url}/plain/orders")
+    declared = changed(declared, endpoints=(elsewhere,), instance="shop-1")
+    adapter, bench = at.open(declared), bench_at(at, declared)
     with pytest.raises(UnknownOutcomeError, match="status 201"):
-        adapter.execute(operation(bench, adapter, bench.write(1)))
-
-
-def replace_instance(declared: Service) -> Service:
-    return Service(
-        name=declared.name,
-        endpoints=declared.endpoints,
-        receipts=declared.receipts,
-        headers=declared.headers,
-        instance="shop-1",
-    )
+        adapter.execute(operation(bench, adapter, bench.write(1), prestate=STATE))
 
 
 # ---------------------------------------------------------------- reads
@@ -564,8 +559,7 @@ def test_a_command_that_is_ended_leaves_no_process(at: Door, tmp_path: Path) -> 
     adapter, bench = at.open(declared), bench_at(at, declared)
     with pytest.raises(UnavailableError):
         adapter.execute(operation(bench, adapter, bench.write(1)))
-    child = int(note.read_text())
     with suppress(ProcessLookupError):
-        os.kill(child, 0)
-        state = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0]
-        assert state == "Z"
+        ended = os.pidfd_open(int(note.read_text()))
+        assert select.select([ended], [], [], 30)[0] == [ended]
+        os.close(ended)

@@ -81,6 +81,11 @@ def test_a_level_that_cannot_be_held_is_refused(more: dict[str, Any], said: str)
         "https://{host}.example/orders",
         "https://shop.example/{body}",
         "https://shop.example/or ders",
+        "https://127.1/orders",
+        "https://2130706433/orders",
+        "https://0x7f.1/orders",
+        "https://[0:0::1]/orders",
+        "https://shop..example/orders",
         "https://sh\u043ep.example/orders",
     ],
 )

@@ -141,10 +141,7 @@ def test_one_private_address_among_public_ones_is_enough_to_refuse(place: int, a
 
 @pytest.mark.parametrize(
     "host",
-    [
-        pytest.param(host, id=f"T27 {host}")
-        for host in ("localhost", "127.0.0.1", "127.1", "2130706433", "0177.0.0.1")
-    ],
+    [pytest.param(host, id=f"T27 {host}") for host in ("localhost", "127.0.0.1", "[::1]")],
 )
 def test_no_spelling_of_this_machine_is_called_unless_it_is_allowed(host: str, at: Door) -> None:
     adapter, bench = to(at, f"https://{host}:{at.proxy.port}", networks=())
@@ -287,6 +284,10 @@ def test_what_is_outside_the_scope_is_refused_before_anything_is_durable(
             ("shop.example:80", "b"),
             ("shop..example", "b"),
             ("[::1]", "b"),
+            ("127.1", "b"),
+            ("0177.0.0.1", "b"),
+            ("2130706433", "b"),
+            ("0x7f.0.0.0x1", "b"),
             ("sho\u0440.example", "b"),
             ("shop.example\r\nX: y", "b"),
             ("", "b"),

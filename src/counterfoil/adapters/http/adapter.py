@@ -15,7 +15,7 @@ from counterfoil.adapters.http.asking import Site, Wanted, call_request
 from counterfoil.adapters.http.declare import Meaning, Service
 from counterfoil.adapters.http.kinds import Kind, address_of, has_body, kinds_of
 from counterfoil.adapters.http.pointer import at
-from counterfoil.adapters.http.questions import asked, receipt_of, unseen, watched
+from counterfoil.adapters.http.questions import asked, lacks_marks, receipt_of, unseen, watched
 from counterfoil.adapters.http.wire import Answer, Deadline, Exchange, deadline_in
 from counterfoil.core.canonical import bounded, canonical
 from counterfoil.core.errors import (
@@ -34,7 +34,8 @@ from counterfoil.core.words import Json, Key, Level, RunId
 from counterfoil.ports import Observation, Operation
 
 ASK_AGAIN_SECONDS = 0.1
-"""Between two look-ups while the first call under a key is under way."""
+ASK_AGAIN_SECONDS_MAX = 1.0
+"""Between two look-ups while the first call under a key is under way; it doubles."""
 
 
 class HttpAdapter:
@@ -192,7 +193,7 @@ class HttpAdapter:
         poststate = self._poststate(operation, wanted.deadline)
         receipt = receipt_of(self._service, wanted, document, poststate)
         says = meanings.shown(endpoint.fields, document, "")
-        if (endpoint.fields.id and not says.id) or (endpoint.fields.run and not says.run):
+        if not receipt.id or lacks_marks(endpoint, says):
             raise UnknownOutcomeError(f"{endpoint.name} was answered without its receipt")
         _check_ours(receipt, operation)
         return replace(
@@ -227,10 +228,12 @@ class HttpAdapter:
         """Ask until the first call under the key is over; nothing is sent again."""
         answer = unknown("the first call under the key is still under way")
         can_be_asked = wanted.kind.spec.level is not Level.BLIND
-        while can_be_asked and wanted.deadline.left() > ASK_AGAIN_SECONDS:
-            self._pause(ASK_AGAIN_SECONDS)
+        pause = ASK_AGAIN_SECONDS
+        while can_be_asked and wanted.deadline.left() > pause:
+            self._pause(pause)
+            pause = min(2 * pause, ASK_AGAIN_SECONDS_MAX)
             answer = self._ask(wanted)
-            if answer.answer is not Said.UNKNOWN:
+            if answer.answer in (Said.FOUND, Said.FOUND_OTHER):
                 break
         return answer
 

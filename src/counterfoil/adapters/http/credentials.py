@@ -10,8 +10,10 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from threading import Timer
+from typing import cast
 
 from counterfoil.core.errors import UnavailableError
+from counterfoil.core.words import Json
 
 SECRET_CHARS_MIN = 8
 """Shorter ones are guessed, and hiding them would garble honest answers."""
@@ -19,7 +21,7 @@ SECRET_CHARS_MIN = 8
 SECRET_BYTES_MAX = 8 * 1024
 """A long token with its claims; servers take about as much in one header."""
 
-HIDDEN = b"[hidden]"
+HIDDEN = "[hidden]"
 """What stands in an answer where a secret stood; plain in JSON and in text."""
 
 
@@ -79,12 +81,27 @@ def resolved(given: Iterable[Mapping[str, str | Secret] | None], seconds: float)
 
 
 def without(body: bytes, hidden: tuple[str, ...]) -> bytes:
-    """Return a body in which no secret stands, as text or as text in JSON."""
+    """Return a body in which no secret stands as it is."""
     for secret in hidden:
-        raw = secret.encode("ascii")
-        for form in (raw, raw.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"/", b"\\/")):
-            body = body.replace(form, HIDDEN)
+        body = body.replace(secret.encode("ascii"), HIDDEN.encode("ascii"))
     return body
+
+
+def veiled(value: Json, hidden: tuple[str, ...]) -> Json:
+    """Return a JSON value in whose texts no secret stands, however JSON spelled it."""
+    match value:
+        case str():
+            for secret in hidden:
+                value = value.replace(secret, HIDDEN)
+            return value
+        case list():
+            items = cast("list[Json]", value)  # a JSON array
+            return [veiled(item, hidden) for item in items]
+        case dict():
+            members = cast("dict[str, Json]", value)  # a JSON object
+            return {veiled(name, hidden): veiled(item, hidden) for name, item in members.items()}
+        case _:
+            return value
 
 
 def _read(secret: Secret, seconds: float) -> str:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NoReturn
 
+from counterfoil.adapters.http.credentials import veiled
 from counterfoil.adapters.http.declare import Endpoint, Fields, Meaning, When
 from counterfoil.adapters.http.pointer import at, moment_at, text_at
 from counterfoil.adapters.http.wire import ANSWER_BYTES_MAX, Answer
@@ -23,7 +24,7 @@ from counterfoil.core.errors import (
     UnavailableError,
     UnknownOutcomeError,
 )
-from counterfoil.core.words import Json
+from counterfoil.core.words import Json, Level
 
 REFUSALS = frozenset(
     {400, 401, 402, 403, 404, 405, 406, 410, 411, 412, 413, 414, 415, 416, 417}
@@ -33,7 +34,10 @@ REFUSALS = frozenset(
 
 IN_FLIGHT = 409
 OTHER_PAYLOAD = 422
-"""As the draft on Idempotency-Key has them; without a key, both are plain refusals."""
+"""As the draft on Idempotency-Key has them; elsewhere both are plain refusals."""
+
+KEEPING = (Level.TRANSACTIONAL, Level.DEDUPLICATING)
+"""Levels of services that keep keys."""
 
 TOO_MANY = 429
 
@@ -96,7 +100,7 @@ def document_of(answer: Answer) -> Json:
         return None
     if "json" in answer.headers.get("content-type", "") or body[:1] in (b"{", b"["):
         with suppress(ValueError, RecursionError):
-            return json.loads(body)
+            return veiled(json.loads(body), answer.hidden)
     try:
         return body.decode("utf-8")
     except UnicodeDecodeError:
@@ -139,7 +143,8 @@ def meaning_of(endpoint: Endpoint, answer: Answer, *, is_recorded: bool | None) 
     if answer.status == TOO_MANY:
         return Meaning.REFUSED if is_recorded else Meaning.UNAVAILABLE
     if answer.status in (IN_FLIGHT, OTHER_PAYLOAD):
-        if is_recorded or endpoint.key_form == "none":
+        keeps_keys = endpoint.key_form != "none" and endpoint.level in KEEPING
+        if is_recorded or not keeps_keys:
             return Meaning.REFUSED
         return Meaning.IN_FLIGHT if answer.status == IN_FLIGHT else Meaning.CONFLICT
     return Meaning.REFUSED if answer.status in REFUSALS else Meaning.UNKNOWN

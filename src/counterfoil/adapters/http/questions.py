@@ -8,8 +8,8 @@ from collections.abc import Callable
 from hashlib import sha256
 
 from counterfoil.adapters.http.asking import Site, Wanted, plain_request, question_request, wire_key
-from counterfoil.adapters.http.declare import Service
-from counterfoil.adapters.http.meaning import document_of, is_success, shown
+from counterfoil.adapters.http.declare import Endpoint, Service
+from counterfoil.adapters.http.meaning import Shown, document_of, is_success, shown
 from counterfoil.adapters.http.pointer import at, moment_at, text_at
 from counterfoil.adapters.http.template import Template, parse_template
 from counterfoil.adapters.http.wire import Answer, Deadline
@@ -53,12 +53,19 @@ def asked(site: Site, wanted: Wanted, look: Callable[[], EnvironmentState]) -> L
         is_empty = is_empty or (not question.receipt and answer.body.strip() == b"null")
         return ABSENT if is_empty else unknown("the look-up's answer has no place for a receipt")
     key = wire_key(wanted.key)
-    if endpoint.fields.key and shown(endpoint.fields, found_at, key).key != key:
+    says = shown(endpoint.fields, found_at, key)
+    if endpoint.fields.key and says.key != key:
         return unknown("the look-up shows the receipt of another key")
     receipt = receipt_of(site.service, wanted, found_at, look())
-    if receipt.run_id != wanted.run_id:
+    if receipt.run_id != wanted.run_id or lacks_marks(endpoint, says):
         return LookUp(answer=Said.FOUND_OTHER, receipt=receipt)
     return found(receipt)
+
+
+def lacks_marks(endpoint: Endpoint, says: Shown) -> bool:
+    """Return whether what each of our calls leaves in a receipt is not there."""
+    fields = endpoint.fields
+    return bool((fields.run and not says.run) or (fields.digest and not says.digest))
 
 
 def receipt_of(

@@ -195,7 +195,7 @@ def _first_answer(stored: Stored, hidden: tuple[str, ...]) -> Answer | None:
     except ValueError:
         return None
     headers = {name.lower(): value for name, value in stored.headers}
-    return Answer(status=stored.status, headers=headers, body=without(body, hidden))
+    return Answer(status=stored.status, headers=headers, body=without(body, hidden), hidden=hidden)
 
 
 def _decoded(answer: Answer, shape: type[_T]) -> _T | None:

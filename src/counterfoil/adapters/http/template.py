@@ -6,6 +6,7 @@ a path, begin a query or name another host, in whatever spelling.
 
 import re
 from dataclasses import dataclass
+from ipaddress import ip_address
 from urllib.parse import quote
 
 from counterfoil.core.errors import ConfigError, ContractError
@@ -71,7 +72,7 @@ def parse_template(text: str, field: str) -> Template:
     if host == "{host}":
         return Template(scheme=scheme, host="", path=path, query=query, places=places)
     host = host.removesuffix(_DEFAULT_PORTS[scheme])
-    if not _FIXED_HOST.fullmatch(host):
+    if not _FIXED_HOST.fullmatch(host) or not _is_one_spelling(host):
         raise ConfigError(f"{field} {text!r:.120} has a host that is not in plain lower case")
     return Template(scheme=scheme, host=host, path=path, query=query, places=places)
 
@@ -103,11 +104,29 @@ def check_value(template: Template, name: str, value: Json) -> None:
 
 def _check_host(template: Template, value: Json, field: str) -> None:
     is_host = isinstance(value, str) and _HOST.fullmatch(value) is not None
-    if not is_host or ".." in value or value.endswith(_DEFAULT_PORTS[template.scheme]):
+    is_host = is_host and _is_one_spelling(value)
+    if not is_host or value.endswith(_DEFAULT_PORTS[template.scheme]):
         raise ContractError(
             f"{field} is no host in its one spelling: lower case, a port only where it is "
             "not the usual one"
         )
+
+
+def _is_one_spelling(host: str) -> bool:
+    """Return whether a host is a name, or an address as it is usually written.
+
+    What ends in a number is an address, also as 127.1, 0x7f.1 or 2130706433.
+    """
+    if host.startswith("["):
+        name = host[1:].partition("]")[0]
+    else:
+        name = host.partition(":")[0]
+        if not re.fullmatch(r"[0-9]+|0x[0-9a-f]*", name.rpartition(".")[2]):
+            return ".." not in name
+    try:
+        return str(ip_address(name)) == name
+    except ValueError:
+        return False
 
 
 def host_of(template: Template, values: dict[str, Json]) -> str:

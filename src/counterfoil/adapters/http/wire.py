@@ -9,6 +9,7 @@ import ssl
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 import httpcore
 import httpx
@@ -52,7 +53,7 @@ class Answer:
 
     Attributes:
         status: HTTP status.
-        headers: By name in lower case; of a name that came twice, the last.
+        headers: By name in lower case; of a name that came twice, both with a comma.
         body: Without secrets; None when it was longer than its bound, or was
             compressed though it must not be.
         hidden: Secrets of the request, which are hidden in the body.
@@ -253,24 +254,27 @@ class Exchange:
             UnknownOutcomeError: It was sent, and no whole answer came in time.
         """
         line = Line(self.reach, deadline, is_plain=request.url.startswith("http://"))
-        built = self.client.build_request(
+        try:
+            answer = self.client.send(self._built(request, line), stream=True)
+            try:
+                return _read(answer, request.hidden, bytes_max)
+            finally:
+                answer.close()
+        except _FAILURES as error:
+            host = urlsplit(request.url).netloc
+            what = f"{request.method} of {host:.260} ended with {type(error).__name__}"
+            if line.is_sent:
+                raise UnknownOutcomeError(f"{what} after it was sent") from error
+            raise UnavailableError(f"{what} before it was sent") from error
+
+    def _built(self, request: Request, line: Line) -> httpx.Request:
+        return self.client.build_request(
             request.method,
             request.url,
             headers=list(request.headers),
             content=request.content,
             extensions={LINE: line},
         )
-        try:
-            answer = self.client.send(built, stream=True)
-            try:
-                return _read(answer, request.hidden, bytes_max)
-            finally:
-                answer.close()
-        except _FAILURES as error:
-            what = f"{request.method} of {built.url.host:.253} ended with {type(error).__name__}"
-            if line.is_sent:
-                raise UnknownOutcomeError(f"{what} after it was sent") from error
-            raise UnavailableError(f"{what} before it was sent") from error
 
 
 _FAILURES = (
@@ -280,6 +284,7 @@ _FAILURES = (
     httpcore.UnsupportedProtocol,
     httpcore.ConnectionNotAvailable,
     httpx.HTTPError,
+    httpx.InvalidURL,
     httpx.StreamError,
     OSError,
 )
