@@ -101,7 +101,8 @@ class Scene:
             "part_bytes": PART_BYTES,
             "times": TIMES,
         }
-        adapter = open_s3(self.bucket, **(settings | options))
+        given = {"bucket": self.bucket} | settings | options
+        adapter = open_s3(**given)
         self._opened.append(adapter)
         return adapter
 

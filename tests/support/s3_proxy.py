@@ -28,6 +28,12 @@ class Answer(NamedTuple):
     asks_service: bool = False
     location: str = ""
     body: bytes | None = None
+    is_of_s3: bool = True
+
+    def headers(self) -> list[tuple[str, str]]:
+        """Return the headers of the answer."""
+        told = [("Location", self.location)] if self.location else []
+        return told + ([("x-amz-request-id", "1"), ("ETag", '"a"')] if self.is_of_s3 else [])
 
     def raw(self) -> bytes:
         """Return the body of the answer."""
@@ -79,6 +85,7 @@ class S3Proxy:
         self._armed: list[_Armed] = []
         self._late: list[Request] = []
         self._lock = threading.Lock()
+        self._is_down = False
 
     def __enter__(self) -> "S3Proxy":
         proxy = self
@@ -108,6 +115,7 @@ class S3Proxy:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._is_down = True
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
@@ -186,14 +194,13 @@ class S3Proxy:
         if fate is Fate.DELIVER_LATE:
             with self._lock:
                 self._late.append(request)
-        if fate in (Fate.LOSE_REQUEST, Fate.DELIVER_LATE):
+        if self._is_down or fate in (Fate.LOSE_REQUEST, Fate.DELIVER_LATE):
             handler.close_connection = True
             return
         if isinstance(fate, Answer):
             if fate.asks_service:
                 self._asked(request)
-            more = [("Location", fate.location)] if fate.location else []
-            self._reply(handler, fate.status, more, fate.raw())
+            self._reply(handler, fate.status, fate.headers(), fate.raw())
             return
         if fate is not None and not isinstance(fate, Fate):
             fate()

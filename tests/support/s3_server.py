@@ -175,8 +175,9 @@ def s3_server() -> Generator[LocalS3]:
 
 
 @pytest.fixture
-def s3(s3_server: LocalS3, monkeypatch: pytest.MonkeyPatch) -> LocalS3:
+def s3(s3_server: LocalS3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalS3:
     """The service, and its credentials in the environment, where boto3 looks for them."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     for name, value in s3_server.environment.items():
         monkeypatch.setenv(name, value)
     return s3_server

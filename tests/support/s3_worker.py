@@ -31,7 +31,7 @@ def call(environment: Mapping[str, str], options: dict[str, Any], raw: bytes) ->
 
 def fill(environment: Mapping[str, str], options: dict[str, Any], folder: str) -> None:
     """Work on a run until it ends."""
-    os.environ.update(environment)
+    os.environ.update({**environment, "XDG_STATE_HOME": f"{folder}/state"})
     adapter = open_s3(**options)
     task = Path(folder) / "fill.json"
     with (

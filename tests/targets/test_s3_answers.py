@@ -95,6 +95,8 @@ def test_an_effect_whose_answer_is_lost_is_known_by_reading_the_object(
         pytest.param("upload", Fate.LOSE_REQUEST, id="C29 upload that is lost"),
         pytest.param("put", Answer(500), id="C29 put answered with 500"),
         pytest.param("put", Answer(507, "InsufficientStorage"), id="put to a full service"),
+        pytest.param("put", Answer(200, is_of_s3=False), id="put answered by something else"),
+        pytest.param("put", Answer(403, is_of_s3=False), id="put refused by something else"),
         pytest.param("copy", Answer(200), id="copy with an error in an answer with 200"),
         pytest.param("copy", Answer(200, body=b"<html>"), id="copy answered by something else"),
     ],
@@ -289,6 +291,21 @@ def test_an_answer_that_is_not_of_s3_is_no_observation(body: bytes, place: Scene
     place.proxy.arm(Answer(200, body=body), lambda request: "list-type=2" in request.path)
     with pytest.raises(UnavailableError):
         adapter.observe(place.scope)
+
+
+@pytest.mark.parametrize("operation", ["GET", "HEAD"])
+def test_not_found_by_something_in_between_is_not_absent(operation: str, place: Scene) -> None:
+    adapter = place.open()
+    sent = _call(place, adapter, "put")
+    adapter.execute(sent)
+    place.proxy.arm(
+        Answer(404, "NotFound", is_of_s3=False), lambda request: request.method == operation
+    )
+    if operation == "GET":
+        assert adapter.look_up(RUN, KEY, "s3.put").answer is Found.UNKNOWN
+    else:
+        with pytest.raises(UnavailableError):
+            do(place, adapter, "head", path="new.txt")
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])

@@ -6,13 +6,16 @@ import sys
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+from botocore.awsrequest import AWSRequest
 from msgspec.structs import replace
 
 import counterfoil as cf
 from counterfoil.adapters.s3 import Times, open_s3
 from counterfoil.adapters.s3.adapter import S3Adapter
+from counterfoil.adapters.s3.opening import connected
 from counterfoil.core.canonical import digest, encode
 from counterfoil.core.errors import (
     ConfigError,
@@ -134,6 +137,7 @@ def test_only_regular_files_below_the_folder_are_uploaded(
         ({"uploads": Path("/nowhere")}, "uploads"),
         ({"endpoint": "no address"}, "s3"),
         ({"profile": "nobody"}, "s3"),
+        ({"bucket": "No Bucket"}, "bucket"),
     ],
 )
 def test_a_setting_that_cannot_be_used_is_named(
@@ -141,6 +145,21 @@ def test_a_setting_that_cannot_be_used_is_named(
 ) -> None:
     with pytest.raises(ConfigError, match=told):
         place.open(**options)
+
+
+@pytest.mark.parametrize("region", ["us-east-1", "eu-west-1", "us-gov-west-1", "cn-north-1"])
+@pytest.mark.parametrize("bucket", ["a-bucket", "a.bucket"])
+def test_calls_and_questions_go_to_one_endpoint_of_aws(
+    region: str, bucket: str, place: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://elsewhere.example")
+    wire = connected(bucket, None, region, None, Times())
+    signed = wire.sign("put_object", 5, Key="a b/ä", IfNoneMatch="*")
+    suffix = ".amazonaws.com" + (".cn" if region.startswith("cn-") else "")
+    for url in (wire.endpoint, signed.url):
+        assert str(urlsplit(url).hostname).endswith(suffix)
+    wire._stay(AWSRequest(method="PUT", url=signed.url).prepare())
+    wire.close()
 
 
 def test_a_bucket_that_is_not_there_is_named(place: Scene) -> None:

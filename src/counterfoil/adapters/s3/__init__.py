@@ -5,6 +5,7 @@ object as it was, and signed with a deadline that the service itself enforces. W
 be promised about other writers stands in docs/how-to/s3.md.
 """
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,8 @@ PART_BYTES = 16 * 1024**2
 
 PART_BYTES_MAX = 1024**3
 """A part is held in memory while it is sent."""
+
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 
 
 def open_s3(
@@ -61,7 +64,7 @@ def open_s3(
         UnavailableError: The service does not answer.
     """
     check(times)
-    _check(prefix, part_bytes, uploads)
+    _check(bucket, prefix, part_bytes, uploads)
     try:
         from counterfoil.adapters.s3 import opening  # noqa: PLC0415 - needs an extra
     except ModuleNotFoundError as error:
@@ -78,7 +81,9 @@ def open_s3(
     )
 
 
-def _check(prefix: str, part_bytes: int, uploads: Path | None) -> None:
+def _check(bucket: str, prefix: str, part_bytes: int, uploads: Path | None) -> None:
+    if not _BUCKET.fullmatch(bucket):
+        raise ConfigError(f"{bucket!r:.120} is no name of a bucket")
     if prefix:
         try:
             canonical_path(prefix.removesuffix("/"), "prefix")

@@ -13,12 +13,13 @@ from counterfoil.adapters.s3.objects import (
     Entry,
     Seen,
     as_metadata,
+    listing,
     look,
     state_digest,
     versions,
 )
 from counterfoil.adapters.s3.records import Held, Note, Stage
-from counterfoil.adapters.s3.site import Site, as_state, state
+from counterfoil.adapters.s3.site import Site, as_state
 from counterfoil.core.bounds import ARGUMENTS_BYTES_MAX
 from counterfoil.core.canonical import canonical, digest
 from counterfoil.core.intent import EnvironmentState, KindSpec
@@ -173,10 +174,10 @@ def _poststate(site: Site, note: Note, etag: str) -> EnvironmentState:
     Where somebody else changed the environment since, it is a state that nobody will
     observe again, so that the change shows as drift.
     """
-    now, entries = state(site, note.paths)
+    entries = listing(site.wire, site.prefix, note.paths) or ()
     standing = next((each.etag for each in entries if each.path == note.path), "")
     if standing == etag and rest_digest(entries, note.path) == note.rest:
-        return now
+        return as_state(site, state_digest(entries))
     return as_state(site, digest(canonical(["moved on", note.rest, note.path, etag])))
 
 

@@ -124,11 +124,13 @@ def versions(wire: Wire, name: str) -> tuple[str, ...]:
     return tuple(str(each["VersionId"]) for each in of_name if not each.get("IsLatest"))
 
 
-def listing(wire: Wire, prefix: str, entries: Sequence[str]) -> tuple[Entry, ...]:
+def listing(wire: Wire, prefix: str, entries: Sequence[str]) -> tuple[Entry, ...] | None:
     """Return the objects below the prefix that scope entries cover, in order of their paths.
 
+    None when they are more than `OBJECTS_MAX`.
+
     Raises:
-        UnavailableError: They cannot be listed, or are more than `OBJECTS_MAX`.
+        UnavailableError: They cannot be listed.
     """
     found: dict[str, Entry] = {}
     for entry in entries:
@@ -141,7 +143,7 @@ def listing(wire: Wire, prefix: str, entries: Sequence[str]) -> tuple[Entry, ...
             ours = [each for each in page if not kinds.is_reserved(each.path)]
             found |= {each.path: each for each in ours if covers(entry, each.path)}
             if len(found) > OBJECTS_MAX:
-                raise UnavailableError(f"the scope covers more than {OBJECTS_MAX} objects")
+                return None
             if is_whole or is_single or not page:
                 break
             last = page[-1].path

@@ -18,7 +18,14 @@ def connected(
     Raises:
         ConfigError: Profile, region or endpoint cannot be used, or there are no credentials.
     """
-    client = connect(endpoint=endpoint, region=region, profile=profile, wait_s=times.request_s)
+    in_path = endpoint is not None or "." in bucket  # a certificate covers one part of a host
+    client = connect(
+        endpoint=endpoint,
+        region=region,
+        profile=profile,
+        wait_s=times.request_s,
+        in_path=in_path,
+    )
     return Wire(client, bucket=bucket, request_s=times.request_s)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from counterfoil.adapters.s3 import kinds
-from counterfoil.adapters.s3.objects import Entry, listing, look, state_digest
+from counterfoil.adapters.s3.objects import OBJECTS_MAX, Entry, listing, look, state_digest
 from counterfoil.adapters.s3.records import Records, put_if
 from counterfoil.adapters.s3.times import Times
 from counterfoil.adapters.s3.wire import AnswerError, Wire
@@ -96,9 +96,14 @@ def state(site: Site, paths: Sequence[str]) -> tuple[EnvironmentState, tuple[Ent
     """Return the environment as it is, and the objects that the scope entries cover.
 
     Raises:
-        UnavailableError: It cannot be looked at.
+        UnavailableError: It cannot be looked at, or there is too much of it.
     """
     entries = listing(site.wire, site.prefix, paths)
+    if entries is None:
+        raise UnavailableError(
+            f"the scope covers more than {OBJECTS_MAX} objects",
+            move="name narrower paths in the scope",
+        )
     return as_state(site, state_digest(entries)), entries
 
 

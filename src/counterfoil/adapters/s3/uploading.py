@@ -182,12 +182,13 @@ def _opened(site: Site, operation: Operation, path: str) -> Generator[tuple[Bina
             operation.run_id,
             operation.key,
         ) from error
+    facts = os.fstat(number)
+    if not stat.S_ISREG(facts.st_mode):
+        os.close(number)
+        raise PermissionDeniedError(
+            f"{path!r:.200} is no regular file", operation.run_id, operation.key
+        )
     with os.fdopen(number, "rb") as file:
-        facts = os.fstat(file.fileno())
-        if not stat.S_ISREG(facts.st_mode):
-            raise PermissionDeniedError(
-                f"{path!r:.200} is no regular file", operation.run_id, operation.key
-            )
         yield file, facts.st_size
 
 

@@ -38,6 +38,9 @@ from counterfoil.core.words import Json
 CONNECTIONS_MAX = 16
 """Connections of one adapter: more than the threads of a usual worker."""
 
+REQUEST_ID = "x-amz-request-id"
+"""Header of every answer of S3's own: what has none is of something in between."""
+
 LOST = 0
 """Stands for the status of an answer that did not come."""
 
@@ -52,6 +55,19 @@ _METHODS = {
     "complete_multipart_upload": "POST",
     "get_object": "GET",
 }
+_ID = "ResponseMetadata"
+_TOLD = {
+    "create_multipart_upload": "UploadId",
+    "get_object": "ETag",
+    "head_object": "ETag",
+    "list_object_versions": "IsTruncated",
+    "list_objects_v2": "IsTruncated",
+    "list_parts": "IsTruncated",
+    "put_object": "ETag",
+    "upload_part": "ETag",
+}
+"""What S3 tells with each success: an empty answer must not be taken for an empty bucket."""
+
 _ANSWERS_IN_ITS_BODY = ("copy_object", "complete_multipart_upload")
 """Operations that S3 may answer with 200 and an error in the body."""
 
@@ -93,13 +109,16 @@ class AnswerError(Exception):
         status: HTTP status.
         code: The service's own name for it.
         at: Moment of the answer, by the service's clock, in whole seconds; 0 unknown.
+        is_of_s3: Whether it is the word of S3 on an object that there may be, and not
+            that of something in between, or on a bucket that is gone.
     """
 
-    def __init__(self, status: int, code: str, at: int) -> None:
-        super().__init__(status, code, at)
+    def __init__(self, status: int, code: str, at: int, *, is_of_s3: bool) -> None:
+        super().__init__(status, code, at, is_of_s3)
         self.status = status
         self.code = code
         self.at = at
+        self.is_of_s3 = is_of_s3
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -177,16 +196,19 @@ class Wire:
         """
         try:
             act = cast("Operation", getattr(self._client, operation))  # made at run time
-            return act(Bucket=self.bucket, **members)
+            answer = act(Bucket=self.bucket, **members)
         except ClientError as error:
             refused = _answer(error)
-            if refused.status in fine:
+            if refused.status in fine and refused.is_of_s3:
                 raise refused from error
             raise UnavailableError(
                 f"{doing}: the service answers {refused.status} {refused.code}"
             ) from error
         except (BotoCoreError, ResponseParserError, OSError) as error:
             raise UnavailableError(f"{doing}: {type(error).__name__}") from error
+        if _TOLD.get(operation, _ID) not in answer:
+            raise UnavailableError(f"{doing}: the answer is not one of S3")
+        return answer
 
     def sign(self, operation: str, lasts_s: int, **members: Json) -> Signed:
         """Return a request that the service accepts for so many seconds from now.
@@ -246,9 +268,16 @@ class Wire:
 
 
 def connect(
-    *, endpoint: str | None, region: str | None, profile: str | None, wait_s: int
+    *, endpoint: str | None, region: str | None, profile: str | None, wait_s: int, in_path: bool
 ) -> Client:
     """Return a client that makes each request once, with credentials by boto3's own chain.
+
+    Args:
+        endpoint: Address of the service; AWS's own of the region when None.
+        region: Region; that of the profile or the environment when None.
+        profile: Profile of the AWS configuration; the usual one when None.
+        wait_s: Longest wait for an answer, in seconds.
+        in_path: Whether the bucket is named in the path and not in the host.
 
     Raises:
         ConfigError: The profile, the region or the endpoint cannot be used, or there are
@@ -259,10 +288,11 @@ def connect(
         connect_timeout=wait_s,
         read_timeout=wait_s,
         max_pool_connections=CONNECTIONS_MAX,
+        ignore_configured_endpoint_urls=True,  # scope names the one that is an argument
         retries={"total_max_attempts": 1, "mode": "standard"},
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
-        s3={"addressing_style": "path" if endpoint else "auto"},
+        s3={"addressing_style": "path" if in_path else "virtual"},
     )
     try:
         # boto3 makes its operations at run time
@@ -299,13 +329,16 @@ def _answer(error: ClientError) -> AnswerError:
     answer = cast("dict[str, Any]", error.response)  # a parsed answer, whose members vary
     status = int(answer.get("ResponseMetadata", {}).get("HTTPStatusCode", LOST))
     code = str(answer.get("Error", {}).get("Code", ""))[:80]
-    return AnswerError(status, code, moment(headers_of(answer)))
+    headers = headers_of(answer)
+    is_of_s3 = REQUEST_ID in headers and (status, code) != (404, "NoSuchBucket")
+    return AnswerError(status, code, moment(headers), is_of_s3=is_of_s3)
 
 
 def _sent(operation: str, status: int, headers: Mapping[str, str], raw: bytes) -> Sent:
     lower = {name.lower(): value for name, value in headers.items()}
     code, etag = _CODE.search(raw), _ETAG.search(raw)
-    if status in SUCCESSES and operation in _ANSWERS_IN_ITS_BODY and (code or not etag):
+    is_empty = operation in _ANSWERS_IN_ITS_BODY and (code is not None or etag is None)
+    if REQUEST_ID not in lower or (status in SUCCESSES and is_empty):
         status = LOST
     told = etag.group(1).decode() if etag else bare(lower.get("etag", ""))
     return Sent(
