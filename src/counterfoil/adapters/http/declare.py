@@ -43,15 +43,17 @@ class Meaning(Enum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class When:
-    """An answer that is meant: of a status, and with a value in its JSON body.
+    """An answer that is meant: of a status, with a header, and a value in its JSON body.
 
     Attributes:
         status: HTTP status; 0 for any of 200 to 299.
+        header: Name of a header that must be there; empty for none.
         at: JSON Pointer (RFC 6901) into the body; empty to look at the status alone.
         equals: The value that must stand there; None for any value but null.
     """
 
     status: int = 0
+    header: str = ""
     at: str = ""
     equals: Json = None
 

@@ -109,9 +109,10 @@ def document_of(answer: Answer) -> Json:
 
 def fits(when: When, answer: Answer) -> bool:
     """Return whether an answer is the one that is meant."""
-    is_status = answer.status == when.status if when.status else is_success(answer)
-    if not is_status or not when.at:
-        return is_status
+    is_meant = answer.status == when.status if when.status else is_success(answer)
+    is_meant = is_meant and (not when.header or when.header.lower() in answer.headers)
+    if not is_meant or not when.at:
+        return is_meant
     found = at(document_of(answer), when.at)
     if when.equals is None:
         return found is not None
