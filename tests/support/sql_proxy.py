@@ -35,6 +35,7 @@ class CommitProxy:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._lock = threading.Lock()
         self._loss: Loss | None = None
+        self._spared = 0
         self._threads: list[threading.Thread] = []
         self._is_over = threading.Event()
         self._is_refusing = threading.Event()
@@ -56,10 +57,10 @@ class CommitProxy:
     def through(self, url: str) -> str:
         return url.replace(f":{self._server_port}/", f":{self._listener.getsockname()[1]}/")
 
-    def lose(self, loss: Loss) -> None:
-        """Lose the next COMMIT in this way, once."""
+    def lose(self, loss: Loss, *, nth: int = 1) -> None:
+        """Lose the n-th COMMIT from here on in this way, once."""
         with self._lock:
-            self._loss = loss
+            self._loss, self._spared = loss, nth - 1
             self._let_go.clear()
             self.has_cut.clear()
             self.has_landed.clear()
@@ -120,6 +121,9 @@ class CommitProxy:
 
     def _taken(self) -> Loss | None:
         with self._lock:
+            if self._loss is not None and self._spared:
+                self._spared -= 1
+                return None
             loss, self._loss = self._loss, None
             return loss
 

@@ -245,7 +245,8 @@ VALUES = """
         timestamptz '2026-01-02 03:04:05+02' AS moment, date '2026-01-02' AS day,
         interval '90 seconds' AS span, '\\x00ff'::bytea AS raw, ARRAY[1, 2] AS list,
         '{"a": [1.0]}'::jsonb AS document,
-        '6ba7b810-9dad-11d1-80b4-00c04fd430c8'::uuid AS name, 50 %% 7 AS rest
+        '6ba7b810-9dad-11d1-80b4-00c04fd430c8'::uuid AS name, 50 %% 7 AS rest,
+        inet '10.0.0.1/8' AS place, int4range(1, 5) AS span_of_numbers
 """
 
 
@@ -266,12 +267,14 @@ def test_values_of_a_database_become_json(opens: Opens) -> None:
         "nothing": None,
         "moment": "2026-01-02T01:04:05Z",
         "day": "2026-01-02",
-        "span": 90.0,
+        "span": 90,
         "raw": {mark: "bytes", "base64": "AP8="},
         "list": [1, 2],
         "document": {"a": [1]},
         "name": "6ba7b810-9dad-11d1-80b4-00c04fd430c8",
         "rest": 1,
+        "place": "10.0.0.1/8",
+        "span_of_numbers": "[1, 5)",
     }
     assert adapter.look_up(RUN, KEY, "sql.execute").receipt.result == {
         "statements": [{"name": "extra", "rows": 1, "returned": [result]}]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Protocol, TypeAlias, TypeVar
 
-from counterfoil.adapters.sql.trouble import Sort, Trouble
+from counterfoil.adapters.sql.trouble import INSTALL, Sort, Trouble
 
 Value: TypeAlias = bool | int | float | str | bytes | None
 Outcome = TypeVar("Outcome")
@@ -173,7 +173,7 @@ def own(database: Database, connection: Connection, text: str, **values: Value) 
                 raise Trouble(Sort.AGAIN, trouble.words) from trouble
             case Sort.SETUP:
                 words = f"the tables of receipts cannot be used: {trouble.words}"
-                raise Trouble(Sort.SETUP, words) from trouble
+                raise Trouble(Sort.SETUP, words, INSTALL) from trouble
             case _:
                 raise
 

@@ -140,6 +140,7 @@ class PostgresDatabase:
         self._conninfo = make_conninfo("", **{**DEFAULTS, **given, "client_encoding": "utf8"})
         self._schema = schema
         self._idle: list[BoundedConnection] = []
+        self._is_closed = False
         self.prefix = f'"{schema}".counterfoil_'
         host = given.get("host") or given.get("hostaddr") or given.get("service") or "here"
         port = f":{given['port']}" if "port" in given else ""
@@ -181,7 +182,7 @@ class PostgresDatabase:
 
     def give_back(self, db: BoundedConnection) -> None:
         """Keep a connection that is in no transaction for the next call."""
-        if len(self._idle) < IDLE_MAX:
+        if len(self._idle) < IDLE_MAX and not self._is_closed:
             self._idle.append(db)
         else:
             db.close()
@@ -194,7 +195,7 @@ class PostgresDatabase:
     def guard(self, connection: Connection) -> None:
         """Make the schema, one installer after the other."""
         connection.run(f"SELECT pg_advisory_xact_lock({ONE_INSTALLER})", {}, 1)
-        text = "SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = %(name)s"
+        text = "SELECT 1 WHERE to_regnamespace(%(name)s) IS NOT NULL"
         if not connection.run(text, {"name": self._schema}, 1).rows:
             connection.run(f'CREATE SCHEMA "{self._schema}"', {}, 1)
 
@@ -220,6 +221,7 @@ class PostgresDatabase:
 
     def close(self) -> None:
         """Let go of idle connections; a second time does nothing."""
+        self._is_closed = True
         while (db := self._taken()) is not None:
             db.close()
 

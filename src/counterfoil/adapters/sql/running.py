@@ -10,9 +10,8 @@ from counterfoil.adapters.sql.database import Connection, Rows
 from counterfoil.adapters.sql.kinds import ROWS_MAX
 from counterfoil.adapters.sql.statements import Known
 from counterfoil.adapters.sql.trouble import Sort, Trouble
-from counterfoil.adapters.sql.values import are_same, records
+from counterfoil.adapters.sql.values import are_same, records, size_of
 from counterfoil.core.bounds import RESULT_BYTES_MAX
-from counterfoil.core.canonical import encode
 from counterfoil.core.errors import RefusedError, StaleObservationError
 from counterfoil.core.words import Json
 from counterfoil.ports import Operation
@@ -42,7 +41,7 @@ def answered(connection: Connection, known: Known, arguments: dict[str, Json]) -
     kept: list[Json] = []
     size = 0
     for record in records(answer):
-        size += len(encode(record)) + 1
+        size += size_of(record) + 1
         if size > ROWS_BYTES_MAX:
             return {"rows": kept, "has_more": True}
         kept.append(record)
@@ -105,4 +104,5 @@ def _run(connection: Connection, known: Known, parameters: dict[str, Json]) -> R
     try:
         return connection.run(known.statement.text, known.bound(parameters), ROWS_MAX)
     except Trouble as trouble:
-        raise Trouble(trouble.sort, f"statement {known.name}: {trouble.words}") from trouble
+        words = f"statement {known.name}: {trouble.words}"
+        raise Trouble(trouble.sort, words, trouble.move) from trouble

@@ -46,12 +46,14 @@ class Trouble(Exception):  # noqa: N818 - it says what a database did, and never
     Attributes:
         sort: What may be believed.
         words: What happened, as a clause for people.
+        move: The next move, in place of the error's own.
     """
 
-    def __init__(self, sort: Sort, words: str) -> None:
-        super().__init__(sort, words)
+    def __init__(self, sort: Sort, words: str, move: str = "") -> None:
+        super().__init__(sort, words, move)
         self.sort = sort
         self.words = words
+        self.move = move
 
 
 def meaning(
@@ -68,4 +70,4 @@ def meaning(
     sort = trouble.sort
     if is_repeatable and sort is Sort.UNKNOWN:
         sort = Sort.UNAVAILABLE
-    return _FAMILIES[sort](trouble.words, run_id, key)
+    return _FAMILIES[sort](trouble.words, run_id, key, trouble.move)
