@@ -36,7 +36,8 @@ TRAITS = frozenset(
         Trait.CUTS_OFF,
     )
 )
-TIMES = Times(lasts_s=2, landing_s=1)
+TIMES = Times()
+SHORT = Times(lasts_s=2, landing_s=1)
 """Bounds that a test waits for: whole seconds, since signatures count in them."""
 
 PART_BYTES = 5 * 1024**2
@@ -96,6 +97,7 @@ class Scene:
         """Open an adapter."""
         settings: dict[str, Any] = {
             "endpoint": self.server.endpoint if direct else self.proxy.endpoint,
+            "session": self.server.session,
             "prefix": self.prefix,
             "uploads": self.folder,
             "part_bytes": PART_BYTES,

@@ -96,7 +96,10 @@ class S3Proxy:
             disable_nagle_algorithm = True
 
             def serve(self) -> None:
-                proxy._serve(self)
+                try:
+                    proxy._serve(self)
+                except ConnectionError:
+                    self.close_connection = True  # whoever asked is dead
 
             do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = serve  # noqa: N815 - the server's
 

@@ -50,6 +50,7 @@ class LocalS3:
         self.endpoint = ""
         self._folder = Path()
         self._client: Any = None
+        self._session: Any = None
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> "LocalS3":
@@ -90,15 +91,20 @@ class LocalS3:
             self._client = self._connected()
         return self._client
 
+    @property
+    def session(self) -> Any:
+        """One session for all tests, since making one takes long."""
+        if self._session is None:
+            self._session = boto3.Session(
+                region_name=REGION,
+                aws_access_key_id=self.environment["AWS_ACCESS_KEY_ID"],
+                aws_secret_access_key=self.environment["AWS_SECRET_ACCESS_KEY"],
+            )
+        return self._session
+
     def _connected(self) -> Any:
-        return boto3.client(
-            "s3",
-            endpoint_url=self.endpoint,
-            region_name=REGION,
-            aws_access_key_id=self.environment["AWS_ACCESS_KEY_ID"],
-            aws_secret_access_key=self.environment["AWS_SECRET_ACCESS_KEY"],
-            config=Config(s3={"addressing_style": "path"}),
-        )
+        config = Config(s3={"addressing_style": "path"})
+        return self.session.client("s3", endpoint_url=self.endpoint, config=config)
 
     def _start(self) -> None:
         ports = _free_ports(len(PORTS))
@@ -177,7 +183,8 @@ def s3_server() -> Generator[LocalS3]:
 @pytest.fixture
 def s3(s3_server: LocalS3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalS3:
     """The service, and its credentials in the environment, where boto3 looks for them."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name))
     for name, value in s3_server.environment.items():
         monkeypatch.setenv(name, value)
     return s3_server

@@ -4,17 +4,21 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Mapping
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 import counterfoil as cf
-from counterfoil.adapters.s3 import open_s3
+from counterfoil.adapters.s3 import Times, open_s3
 from counterfoil.ports import Operation
-from tests.support.s3_bench import PART_BYTES, TIMES, Scene
+from tests.support.s3_bench import PART_BYTES, Scene
 
 SECONDS_MAX = 60
+KILLED = Times(lasts_s=3, landing_s=1)
+"""What is left of a killed call is waited for, and no call may be late on a busy machine."""
+
 RUN = "fill"
 
 _context = multiprocessing.get_context("forkserver")
@@ -31,7 +35,7 @@ def call(environment: Mapping[str, str], options: dict[str, Any], raw: bytes) ->
 
 def fill(environment: Mapping[str, str], options: dict[str, Any], folder: str) -> None:
     """Work on a run until it ends."""
-    os.environ.update({**environment, "XDG_STATE_HOME": f"{folder}/state"})
+    os.environ.update({**environment, **homes(folder)})
     adapter = open_s3(**options)
     task = Path(folder) / "fill.json"
     with (
@@ -44,6 +48,11 @@ def fill(environment: Mapping[str, str], options: dict[str, Any], folder: str) -
     adapter.close()
 
 
+def homes(folder: Path | str) -> dict[str, str]:
+    """Return where a project of a test keeps what is the user's, and not the project's."""
+    return {name: f"{folder}-home/{name}" for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME")}
+
+
 def options_of(place: Scene) -> dict[str, Any]:
     """Return what a process opens the adapter of a place with."""
     return {
@@ -52,7 +61,7 @@ def options_of(place: Scene) -> dict[str, Any]:
         "prefix": place.prefix,
         "uploads": place.folder,
         "part_bytes": PART_BYTES,
-        "times": TIMES,
+        "times": KILLED,
     }
 
 
@@ -74,7 +83,7 @@ def run_until(place: Scene, target: Any, given: Any, *, spared: int | None) -> i
     def kill() -> None:
         if process.pid is not None:
             os.kill(process.pid, signal.SIGKILL)
-        process.join(SECONDS_MAX)
+        wait([process.sentinel], SECONDS_MAX)  # it is dead before its request goes on
 
     if spared is not None:
         place.proxy.arm(kill, lambda _: True, spared=spared)

@@ -23,7 +23,7 @@ from counterfoil.core.receipt import Answer as Found
 from counterfoil.core.receipt import Fence
 from counterfoil.core.words import Key
 from counterfoil.testing.adapter_bench import FENCE, KEY, OTHER_RUN, RUN
-from tests.support.s3_bench import Scene, called, do, scene, settled
+from tests.support.s3_bench import SHORT, Scene, called, do, scene, settled
 from tests.support.s3_proxy import Answer, Fate
 from tests.support.s3_server import PLAIN, VERSIONED, LocalS3
 
@@ -48,7 +48,7 @@ def kept(s3: LocalS3, tmp_path: Path) -> Generator[Scene]:
 
 def _lost(place: Scene, **arguments: Any) -> Any:
     """Make a put whose answer is lost, and whose process cannot look afterwards."""
-    adapter = place.open()
+    adapter = place.open(times=SHORT)
     sent = called(place, adapter, "put", **arguments)
     place.proxy.arm(Fate.LOSE_ANSWER)
     place.proxy.arm(Answer(500), lambda request: place.proxy.effects() > 0)
@@ -155,7 +155,7 @@ def test_another_writer_who_deletes_before_the_effect_is_seen(place: Scene) -> N
 def test_a_receipt_that_was_overwritten_before_it_was_read_is_for_a_person(place: Scene) -> None:
     _lost(place, path="new.txt", content="ours")
     place.put("new.txt", "theirs")
-    answer = settled(place.open())
+    answer = settled(place.open(times=SHORT))
     assert (answer.answer, answer.receipt) == (Found.FOUND_OTHER, None)
     assert "another writer was there" in answer.reason
 
@@ -270,7 +270,7 @@ def test_two_runs_that_want_one_object_make_one(kept: Scene) -> None:
 
 
 def test_forbidding_waits_for_a_call_that_may_still_land(place: Scene) -> None:
-    adapter = place.open()
+    adapter = place.open(times=SHORT)
     sent = called(place, adapter, "put", path="new.txt", content="ours")
     place.proxy.arm(Fate.DELIVER_LATE)
     with pytest.raises(UnknownOutcomeError):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import boto3
 import pytest
 from botocore.awsrequest import AWSRequest
 from msgspec.structs import replace
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 import counterfoil as cf
 from counterfoil.adapters.s3 import Times, open_s3
 from counterfoil.adapters.s3.adapter import S3Adapter
-from counterfoil.adapters.s3.opening import connected
+from counterfoil.adapters.s3.wire import Wire, connect
 from counterfoil.core.canonical import digest, encode
 from counterfoil.core.errors import (
     ConfigError,
@@ -136,7 +137,6 @@ def test_only_regular_files_below_the_folder_are_uploaded(
         ({"times": Times(request_s=4_000)}, "request_s"),
         ({"uploads": Path("/nowhere")}, "uploads"),
         ({"endpoint": "no address"}, "s3"),
-        ({"profile": "nobody"}, "s3"),
         ({"bucket": "No Bucket"}, "bucket"),
     ],
 )
@@ -153,7 +153,8 @@ def test_calls_and_questions_go_to_one_endpoint_of_aws(
     region: str, bucket: str, place: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://elsewhere.example")
-    wire = connected(bucket, None, region, None, Times())
+    client = connect(boto3.Session(region_name=region), None, bucket, 5)
+    wire = Wire(client, bucket=bucket, request_s=5)
     signed = wire.sign("put_object", 5, Key="a b/ä", IfNoneMatch="*")
     suffix = ".amazonaws.com" + (".cn" if region.startswith("cn-") else "")
     for url in (wire.endpoint, signed.url):
@@ -172,7 +173,16 @@ def test_wrong_credentials_are_refused_when_it_is_opened(
 ) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
     with pytest.raises(ConfigError, match="403"):
-        place.open()
+        place.open(session=None)
+
+
+def test_missing_credentials_are_said(place: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nowhere")
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nowhere")
+    with pytest.raises(ConfigError, match="no credentials"):
+        place.open(session=None)
 
 
 @pytest.mark.parametrize("number", range(5))

@@ -15,6 +15,7 @@ from counterfoil.core.task import canonical_path
 
 if TYPE_CHECKING:
     from counterfoil.adapters.s3.adapter import S3Adapter
+    from counterfoil.adapters.s3.wire import Session
 
 __all__ = ["Times", "open_s3"]
 
@@ -33,9 +34,8 @@ _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 def open_s3(
     bucket: str,
     *,
+    session: "Session | None" = None,
     endpoint: str | None = None,
-    region: str | None = None,
-    profile: str | None = None,
     prefix: str = "",
     account: str = "",
     uploads: Path | None = None,
@@ -44,14 +44,14 @@ def open_s3(
 ) -> "S3Adapter":
     """Open a bucket, or what lies below a prefix of it, as an environment.
 
-    Credentials come as boto3 looks for them: environment, profile or role. They are in
-    no argument, and in nothing that is recorded or shown.
+    Credentials are boto3's matter: in its environment, profile or role, or in a session
+    of yours. They are in nothing that is recorded or shown.
 
     Args:
         bucket: Name of a bucket that exists.
+        session: A `boto3.Session`, with a profile, a region or a role; the usual one
+            when None.
         endpoint: Address of the service; by default AWS's own of the region.
-        region: Region; by default that of the profile or the environment.
-        profile: Profile of the AWS configuration to take credentials from.
         prefix: What every name begins with: folders that end in "/", or empty.
         account: Account to report with each state.
         uploads: Folder that files are uploaded from; without one there is no `s3.upload`.
@@ -70,9 +70,10 @@ def open_s3(
     except ModuleNotFoundError as error:
         move = "install counterfoil[s3]"
         raise ConfigError(f"the s3 adapter needs {error.name}", move=move) from error
-    wire = opening.connected(bucket, endpoint, region, profile, times)
     return opening.opened(
-        wire,
+        bucket,
+        session=session,
+        endpoint=endpoint,
         prefix=prefix,
         account=account,
         uploads=uploads,

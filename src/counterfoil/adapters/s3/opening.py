@@ -7,31 +7,14 @@ from counterfoil.adapters.s3.kinds import Terms, kinds
 from counterfoil.adapters.s3.records import Records
 from counterfoil.adapters.s3.site import Site, set_up
 from counterfoil.adapters.s3.times import Times
-from counterfoil.adapters.s3.wire import Wire, connect
-
-
-def connected(
-    bucket: str, endpoint: str | None, region: str | None, profile: str | None, times: Times
-) -> Wire:
-    """Return the way to a bucket; nothing is sent yet.
-
-    Raises:
-        ConfigError: Profile, region or endpoint cannot be used, or there are no credentials.
-    """
-    in_path = endpoint is not None or "." in bucket  # a certificate covers one part of a host
-    client = connect(
-        endpoint=endpoint,
-        region=region,
-        profile=profile,
-        wait_s=times.request_s,
-        in_path=in_path,
-    )
-    return Wire(client, bucket=bucket, request_s=times.request_s)
+from counterfoil.adapters.s3.wire import Session, Wire, connect
 
 
 def opened(
-    wire: Wire,
+    bucket: str,
     *,
+    session: Session | None,
+    endpoint: str | None,
     prefix: str,
     account: str,
     uploads: Path | None,
@@ -41,9 +24,12 @@ def opened(
     """Return an adapter on a bucket, which is set up as an environment if it is none.
 
     Raises:
-        ConfigError: The bucket cannot be used, or the service ignores a condition.
+        ConfigError: There are no credentials, the bucket cannot be used, or the service
+            ignores a condition.
         UnavailableError: The service does not answer.
     """
+    client = connect(session, endpoint, bucket, times.request_s)
+    wire = Wire(client, bucket=bucket, request_s=times.request_s)
     site = Site(
         wire=wire,
         records=Records(wire=wire, prefix=prefix),
@@ -60,7 +46,7 @@ def opened(
         raise
     terms = Terms(
         endpoint=wire.endpoint,
-        bucket=wire.bucket,
+        bucket=bucket,
         prefix=prefix,
         times=times,
         uploads=uploads is not None,

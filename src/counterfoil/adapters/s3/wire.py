@@ -55,6 +55,9 @@ _METHODS = {
     "complete_multipart_upload": "POST",
     "get_object": "GET",
 }
+_NO_OTHER_ENDPOINT: dict[str, Any] = {"ignore_configured_endpoint_urls": True}
+"""The scope names the endpoint that is an argument; not every version of the stubs knows this."""
+
 _ID = "ResponseMetadata"
 _TOLD = {
     "create_multipart_upload": "UploadId",
@@ -73,7 +76,7 @@ _ANSWERS_IN_ITS_BODY = ("copy_object", "complete_multipart_upload")
 
 
 class Client(Protocol):
-    """The operations of boto3's S3 client that are used here."""
+    """What is used of boto3's S3 client beside its operations, which it makes at run time."""
 
     meta: Any
 
@@ -86,10 +89,6 @@ class Client(Protocol):
         ...
 
 
-Operation = Callable[..., dict[str, Any]]
-"""One operation of the client, which takes the members of its request by name."""
-
-
 class Session(Protocol):
     """What is used of boto3's session; its own types name a package per service."""
 
@@ -100,6 +99,10 @@ class Session(Protocol):
     def client(self, service: str, *, endpoint_url: str | None, config: Config) -> Client:
         """Return a client of a service."""
         ...
+
+
+Operation = Callable[..., dict[str, Any]]
+"""One operation of the client, which takes the members of its request by name."""
 
 
 class AnswerError(Exception):
@@ -267,42 +270,40 @@ class Wire:
             )
 
 
-def connect(
-    *, endpoint: str | None, region: str | None, profile: str | None, wait_s: int, in_path: bool
-) -> Client:
-    """Return a client that makes each request once, with credentials by boto3's own chain.
+def connect(session: Session | None, endpoint: str | None, bucket: str, wait_s: int) -> Client:
+    """Return a client that makes each request once.
 
     Args:
+        session: Where credentials and region come from; boto3's own chain when None.
         endpoint: Address of the service; AWS's own of the region when None.
-        region: Region; that of the profile or the environment when None.
-        profile: Profile of the AWS configuration; the usual one when None.
+        bucket: Name of the bucket.
         wait_s: Longest wait for an answer, in seconds.
-        in_path: Whether the bucket is named in the path and not in the host.
 
     Raises:
-        ConfigError: The profile, the region or the endpoint cannot be used, or there are
-            no credentials.
+        ConfigError: Region or endpoint cannot be used, or there are no credentials.
     """
+    # A certificate covers one part of a host, and services that are not AWS want no more.
+    is_in_path = endpoint is not None or "." in bucket
     config = Config(
         signature_version="s3v4",
         connect_timeout=wait_s,
         read_timeout=wait_s,
         max_pool_connections=CONNECTIONS_MAX,
-        ignore_configured_endpoint_urls=True,  # scope names the one that is an argument
+        **_NO_OTHER_ENDPOINT,
         retries={"total_max_attempts": 1, "mode": "standard"},
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
-        s3={"addressing_style": "path" if in_path else "virtual"},
+        s3={"addressing_style": "path" if is_in_path else "virtual"},
     )
     try:
         # boto3 makes its operations at run time
-        session = cast("Session", boto3.Session(profile_name=profile, region_name=region))
-        if session.get_credentials() is None:
+        used = session or cast("Session", boto3.Session())
+        if used.get_credentials() is None:
             raise ConfigError(
                 "there are no credentials for s3",
                 move="set them as boto3 looks for them: environment, profile or role",
             )
-        return session.client("s3", endpoint_url=endpoint, config=config)
+        return used.client("s3", endpoint_url=endpoint, config=config)
     except (BotoCoreError, ValueError) as error:
         raise ConfigError(f"s3 cannot be set up: {type(error).__name__}") from error
 
