@@ -1,0 +1,228 @@
+"""What results say: receipts, observations, refusals. Whatever a server says is data.
+
+Absent is only what it says in so many words: a place for a receipt that is there and
+empty. An error that a tool reports is unknown, unless it was declared to be final.
+"""
+
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from counterfoil.adapters.mcp.declare import Ask, Fields, Http, Server, Tool, Watch
+from counterfoil.adapters.mcp.listing import Listing, pinned
+from counterfoil.adapters.mcp.pointer import at, fits, moment_at, text_at
+from counterfoil.adapters.mcp.variables import without
+from counterfoil.core.canonical import bounded, canonical, digest, storable
+from counterfoil.core.errors import (
+    IdempotencyConflictError,
+    RefusedError,
+    UnavailableError,
+    UnknownOutcomeError,
+)
+from counterfoil.core.intent import EnvironmentState, KindSpec
+from counterfoil.core.receipt import ABSENT, LookUp, Receipt, found, unknown
+from counterfoil.core.receipt import Answer as Said
+from counterfoil.core.words import IntentDigest, Json, Key, Level, RunId
+from counterfoil.ports import Observation, Operation
+
+QUOTED_CHARS_MAX = 200
+"""Of the words of a tool, so much stands in an error."""
+
+KEY, INTENT, RUN, FENCE = (
+    "counterfoil/key",
+    "counterfoil/intent",
+    "counterfoil/run",
+    "counterfoil/fence",
+)
+"""Names under which a call carries its evidence in `_meta`."""
+
+
+def meta_of(operation: Operation) -> dict[str, Json]:
+    """Return what a write carries beside its arguments."""
+    fence = operation.fence
+    return {
+        KEY: operation.key,
+        INTENT: operation.digest,
+        RUN: operation.run_id,
+        FENCE: {"lease_version": fence.lease_version, "nonce": fence.nonce},
+    }
+
+
+def arguments_of(tool: Tool, operation: Operation) -> dict[str, Json]:
+    """Return the arguments of a call, with its marks."""
+    texts = {"key": operation.key, "run": operation.run_id, "digest": operation.digest}
+    marks = {name: texts[mark] for name, mark in (tool.marks or {}).items()}
+    return {**operation.arguments, **marks}
+
+
+def document_of(structured: Json, texts: list[Json], hidden: tuple[str, ...]) -> Json:
+    """Return what a tool answered: structured content, or its blocks where there is none."""
+    return without(texts if structured is None else structured, hidden)
+
+
+def base_of(server: Server) -> str:
+    """Return the identity of a server, whatever it says of its tools."""
+    address = server.reach.url if isinstance(server.reach, Http) else f"mcp:{server.name}"
+    return server.instance or address
+
+
+def unseen(server: Server, listing: Listing) -> EnvironmentState:
+    """Return the state of an environment of which the identity alone is known."""
+    return EnvironmentState(
+        adapter=server.name, instance=pinned(base_of(server), listing), account=server.account
+    )
+
+
+def observed(server: Server, watch: Watch, listing: Listing, document: Json) -> Observation:
+    """Return the environment as its watch shows it; the fact `answer` is what it showed.
+
+    Raises:
+        UnavailableError: It does not show what it should.
+    """
+    value = at(document, watch.version)
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    version = value if is_number else moment_at(document, watch.version)
+    shown = text_at(document, watch.fingerprint) if watch.fingerprint else _digest(document)
+    account = text_at(document, watch.account) if watch.account else server.account
+    if (not is_number and not version) or not shown or (watch.account and not account):
+        raise UnavailableError(f"{watch.tool} shows no version, no fingerprint or no account")
+    state = replace(
+        unseen(server, listing), version=version, fingerprint=_short(shown), account=account
+    )
+    return Observation(state=state, facts={"answer": bounded(document)})
+
+
+def receipt_of(
+    spec: KindSpec, fields: Fields, document: Json, poststate: EnvironmentState, key: Key
+) -> Receipt:
+    """Return the receipt of an effect, with what the server shows of it."""
+    return Receipt(
+        id=text_at(document, fields.id) if fields.id else key,
+        adapter=spec.adapter,
+        kind=spec.name,
+        run_id=RunId(text_at(document, fields.run)),
+        key=key,
+        digest=IntentDigest(text_at(document, fields.digest)),
+        level=spec.level,
+        poststate=poststate,
+        committed_at_ms=moment_at(document, fields.committed_at),
+        result=bounded(document),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Question:
+    """A look-up: with what it is asked, of which kind, and for whose key."""
+
+    asked: Ask
+    tool: Tool
+    spec: KindSpec
+    run_id: RunId
+    key: Key
+
+    @property
+    def arguments(self) -> dict[str, Json]:
+        """The arguments of the look-up, with its marks."""
+        texts = {"key": self.key, "run": self.run_id}
+        marks = {name: texts[mark] for name, mark in self.asked.marks.items()}
+        return {**(self.asked.arguments or {}), **marks}
+
+
+def looked_up(question: Question, document: Json, state: EnvironmentState) -> LookUp:
+    """Return what the answer to a look-up says of a key."""
+    asked, tool, spec = question.asked, question.tool, question.spec
+    run_id, key = question.run_id, question.key
+    shown = at(document, asked.receipt)
+    if shown is None:
+        is_empty = at(document, asked.receipt.rpartition("/")[0]) is not None
+        is_empty = bool(asked.receipt) and is_empty
+        return ABSENT if is_empty else unknown("the look-up's answer has no place for a receipt")
+    if tool.fields.key and text_at(shown, tool.fields.key) != key:
+        return unknown("the look-up shows the receipt of another key")
+    receipt = receipt_of(spec, tool.fields, shown, state, key)
+    if not receipt.run_id and not tool.fields.run:
+        receipt = replace(receipt, run_id=run_id)
+    if receipt.run_id != run_id:
+        return LookUp(answer=Said.FOUND_OTHER, receipt=receipt)
+    return found(receipt)
+
+
+def done(
+    tool: Tool, spec: KindSpec, document: Json, poststate: EnvironmentState, operation: Operation
+) -> Receipt:
+    """Return the receipt that stands in the answer to the call itself.
+
+    Raises:
+        IdempotencyConflictError: It is of another run, or of another intent.
+        UnknownOutcomeError: It is not there, or is of another key.
+    """
+    shown = at(document, tool.answer)
+    fields = tool.fields
+    receipt = receipt_of(spec, fields, shown, poststate, operation.key)
+    if fields.key and text_at(shown, fields.key) != operation.key:
+        raise UnknownOutcomeError(f"{tool.name} was answered with what is of another key")
+    if not receipt.id or (fields.run and not receipt.run_id):
+        raise UnknownOutcomeError(f"{tool.name} was answered without its receipt")
+    for what, held, wanted in (
+        ("run", receipt.run_id or operation.run_id, operation.run_id),
+        ("intent", receipt.digest or operation.digest, operation.digest),
+    ):
+        if held != wanted:
+            raise IdempotencyConflictError(f"the key holds the effect of another {what}")
+    return replace(
+        receipt,
+        run_id=operation.run_id,
+        served=operation.served,
+        statement=operation.statement,
+        replayed=tool.replayed is not None and fits(tool.replayed, document),
+    )
+
+
+def read(
+    tool: Tool, spec: KindSpec, document: Json, poststate: EnvironmentState, operation: Operation
+) -> Receipt:
+    """Return what a read or a verification gave."""
+    result = document
+    if tool.passes is not None:
+        result = {"passed": fits(tool.passes, document), "answer": document}
+    return Receipt(
+        id="",
+        adapter=spec.adapter,
+        kind=spec.name,
+        run_id=operation.run_id,
+        key=Key(""),
+        digest=operation.digest,
+        level=spec.level,
+        poststate=poststate,
+        committed_at_ms=0,
+        result=bounded(result),
+    )
+
+
+def refuse_error(tool: Tool, spec: KindSpec, texts: list[Json], hidden: tuple[str, ...]) -> None:
+    """Raise what follows from an error that a tool reports of itself.
+
+    Raises:
+        RefusedError: It was a read, or was declared to be final.
+        UnknownOutcomeError: It may have happened.
+    """
+    said = " ".join(text_at(block, "/text") for block in texts)
+    quoted = f"{without(said, hidden)!r:.{QUOTED_CHARS_MAX}}"
+    if tool.is_error_final or not spec.risk.writes:
+        raise RefusedError(f"{tool.name} is refused by its tool, which says {quoted}")
+    raise UnknownOutcomeError(
+        f"{tool.name} ended with an error of its tool, which does not say what happened"
+    )
+
+
+def is_askable(spec: KindSpec) -> bool:
+    """Return whether a look-up can say anything at all."""
+    return spec.risk.writes and spec.level is not Level.BLIND
+
+
+def _digest(document: Json) -> str:
+    return digest(canonical(storable(document)))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= QUOTED_CHARS_MAX and text.isprintable() else _digest(text)
