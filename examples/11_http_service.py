@@ -59,7 +59,7 @@ if __name__ == "__main__" and len(sys.argv) > 1:
 elif __name__ == "__main__":
     install_journal(SHOP)
     apsw.Connection(SHOP).execute("CREATE TABLE orders (number INTEGER PRIMARY KEY, item TEXT)")
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener = socket.create_server(("127.0.0.1", 0))  # it outlives each process of the service
     address = "http://{}:{}".format(*listener.getsockname())
     with httpx.Client(base_url=address, headers={"Authorization": "Bearer ada"}) as client:
         service = start()
@@ -83,10 +83,9 @@ elif __name__ == "__main__":
         print("receipt:", receipt["key"], receipt["status"], receipt["commits"])
         service.kill()
         service.wait()
-    print(
-        "orders in the shop:",
-        apsw.Connection(SHOP).execute("SELECT count(*) FROM orders").fetchall()[0][0],
-    )
+    listener.close()
+    ((count,),) = apsw.Connection(SHOP).execute("SELECT count(*) FROM orders").fetchall()
+    print("orders in the shop:", count)
 
 # output:
 # 201 {"order": 1} -

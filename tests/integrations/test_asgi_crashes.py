@@ -46,9 +46,7 @@ def die(service: Service, route: str, key: str, where: str) -> None:
     if where in IN_THE_SERVICE:
         headers["x_death"] = where
     else:
-        moment, _, call = where.partition(" ")
-        service.kill()
-        service.start(death=(call, moment))
+        (service.folder / "death").write_text(where)
     with client_of(service) as client, pytest.raises(httpx.TransportError):
         post(client, route, key, **headers)
     service.wait()

@@ -25,9 +25,9 @@ pytest_plugins = ["tests.support.postgres", "tests.support.asgi_bench"]
 
 CLIENTS = 64
 CLIENTS_OF_A_KEY = 4
-ROUNDS = 3
-KILLS_AFTER = (8, 50, 100, 150)
-"""Kills come when so many of all 192 answers are there, so always in the midst."""
+ROUNDS = 2
+KILLS_AFTER = (8, 50, 90)
+"""Kills come when so many of all 128 answers are there, so always in the midst."""
 
 LEASE_MS = 500
 TRIES = 5_000

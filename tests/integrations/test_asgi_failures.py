@@ -260,8 +260,9 @@ def test_an_answer_of_starlette_in_parts_is_kept_whole(journal: Journal, spec_ve
 def test_a_middleware_of_starlette_may_stand_inside(journal: Journal) -> None:
     class Naming(BaseHTTPMiddleware):
         async def dispatch(self, request: Request, call_next: Any) -> Any:
+            body = await request.body()
             response = await call_next(request)
-            response.headers["x-inside"] = (await request.body()).decode()
+            response.headers["x-inside"] = body.decode()
             return response
 
     async def app(scope: Any, receive: Any, send: Any) -> None:

@@ -50,9 +50,8 @@ class Service:
         self._process: subprocess.Popen[bytes] | None = None
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
 
-    def start(self, *, death: tuple[str, str] | None = None) -> None:
+    def start(self) -> None:
         fd = self._listener.fileno()
-        settings = self._settings | ({"death": death} if death else {})
         flags = ["-O"] if sys.flags.optimize else []
         self._process = subprocess.Popen(
             [
@@ -61,7 +60,7 @@ class Service:
                 "-m",
                 "tests.support.asgi_service",
                 str(fd),
-                json.dumps(settings),
+                json.dumps(self._settings),
             ],
             cwd=ROOT,
             pass_fds=[fd],

@@ -1,7 +1,7 @@
 """A service with receipts, as a program: Starlette, FastAPI, or no framework at all.
 
 `python -m tests.support.asgi_service FD SETTINGS` serves on an open socket; `SETTINGS` is
-JSON: framework, place, folder, rules, and a boundary of the journal to die at.
+JSON: framework, place, folder and rules.
 """
 
 import asyncio
@@ -193,32 +193,34 @@ def fastapi(service: Service, **given: Any) -> Any:
 
 
 class Mortal:
-    """A journal that ends its process before or after a call of one name."""
+    """A journal that ends its process before or after a call, when a file names it."""
 
-    def __init__(self, inner: Journal, call: str, moment: str) -> None:
+    def __init__(self, inner: Journal, folder: Path) -> None:
         self._inner = inner
-        self._call = call
-        self._moment = moment
+        self._sentence = folder / "death"
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._inner, name)
-        if name != self._call:
+        if not callable(found):
             return found
 
-        def dying(*given: Any, **named: Any) -> Any:
-            ledger.die("before", self._moment)
+        def call(*given: Any, **named: Any) -> Any:
+            self._die(f"before {name}")
             answer = found(*given, **named)
-            ledger.die("after", self._moment)
+            self._die(f"after {name}")
             return answer
 
-        return dying
+        return call
+
+    def _die(self, boundary: str) -> None:
+        if self._sentence.exists() and self._sentence.read_text() == boundary:
+            self._sentence.unlink()
+            ledger.die(boundary, boundary)
 
 
 def build(settings: dict[str, Any]) -> Any:
     place: str = settings["place"]
-    journal: Any = open_journal(place)
-    if settings.get("death"):
-        journal = Mortal(journal, *settings["death"])
+    journal: Any = Mortal(open_journal(place), Path(settings["folder"]))
     rules = Rules(
         commits=commits_of, answer_bytes_max=ANSWER_BYTES_MAX, **settings.get("rules", {})
     )
