@@ -1,9 +1,12 @@
 """Whatever becomes of an answer of a database, the effect happens once, and nobody guesses."""
 
 import os
+import shutil
 import signal
+import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psycopg
@@ -144,7 +147,7 @@ ALWAYS_FAILS = """
     [
         pytest.param("40001", UnavailableError, TRIES_MAX, id="C26 c, serialization"),
         pytest.param("40P01", UnavailableError, TRIES_MAX, id="C26 c, deadlock"),
-        pytest.param("53100", UnavailableError, 1, id="T25 disk full"),
+        pytest.param("53100", UnavailableError, 1, id="it says that it is full"),
         pytest.param("P0001", RefusedError, 1, id="a trigger of the operator's"),
     ],
 )
@@ -244,6 +247,47 @@ def test_a_silent_server_is_waited_for_only_so_long(place: Place) -> None:
         os.kill(stopped[0], signal.SIGCONT)
     assert paid(place) == (0, 0)
     assert not place.adapter().execute(sent).replayed
+
+
+SMALL_BYTES = 1_000_000
+
+
+@contextmanager
+def small_tablespace(server: LocalPostgres) -> Iterator[Path]:
+    """Mount a file system of its own, and let the server keep tables in it."""
+    folder = server.folder / "small"
+    folder.mkdir()
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={SMALL_BYTES}", "tmpfs", folder], check=True
+    )
+    try:
+        shutil.chown(folder, "postgres", "postgres")
+        execute(server.url(), f"CREATE TABLESPACE small LOCATION '{folder}'")
+        yield folder
+        execute(server.url(), "DROP TABLESPACE small")
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+        folder.rmdir()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a disk")
+@pytest.mark.parametrize("row", [pytest.param("T25", id="T25 a server whose disk is full")])
+def test_a_full_disk_of_a_server_does_nothing(
+    row: str, place: Place, postgres: LocalPostgres
+) -> None:
+    with small_tablespace(postgres) as folder:
+        place.do("ALTER TABLE {schema}note SET TABLESPACE small")
+        ballast = folder / "ballast"
+        with suppress(OSError):
+            ballast.write_bytes(bytes(2 * SMALL_BYTES))
+        adapter = place.adapter()
+        sent = asked(adapter, *PAYMENT)
+        assert isinstance(raised(lambda: adapter.execute(sent)), UnavailableError)
+        assert paid(place) == (0, 0)
+        ballast.unlink()
+        assert not adapter.execute(sent).replayed
+        assert paid(place) == (1, 1)
+        place.do("ALTER TABLE {schema}note SET TABLESPACE pg_default")
 
 
 # ---------------------------------------------------------------- others who act

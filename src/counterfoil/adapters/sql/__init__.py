@@ -64,13 +64,8 @@ def open_sql(
     if watch:
         check_text("the watch", watch, database.reads)
     known = registered(statements, database.style, database.reads)
-    adapter = SqlAdapter(
-        database,
-        statements=known,
-        specs=_kinds.kinds(name, known, risk=risk, call_ms=call_ms),
-        watch=watch,
-        now_ms=now_ms,
-    )
+    specs = _kinds.kinds(name, known, risk=risk, call_ms=call_ms)
+    adapter = SqlAdapter(database, statements=known, specs=specs, watch=watch, now_ms=now_ms)
     try:
         adapter.observe({})
         database.check()
@@ -123,7 +118,7 @@ def _database(target: str | Dbapi) -> Database:
         return SqliteDatabase(path)
     if target.startswith(POSTGRESQL):
         try:
-            from counterfoil.adapters.sql.postgres import PostgresDatabase  # noqa: PLC0415 - extra
+            from counterfoil.adapters.sql.postgres import PostgresDatabase  # noqa: PLC0415 - of an extra
         except ImportError as error:
             raise ConfigError(
                 "PostgreSQL needs psycopg", move="install the extra counterfoil[sql]"

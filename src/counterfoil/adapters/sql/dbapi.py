@@ -16,6 +16,9 @@ from counterfoil.adapters.sql.trouble import Sort, Trouble
 from counterfoil.core.errors import ConfigError
 from counterfoil.core.words import Json
 
+REFUSALS = ("IntegrityError", "DataError")
+"""Errors of PEP 249 that say that a row does not fit: its constraints, or its columns."""
+
 CHECK_SECONDS = 10.0
 """Longest look at a database while it is opened or set up."""
 
@@ -31,16 +34,6 @@ class DriverModule(Protocol):
     @property
     def Error(self) -> type[Exception]:  # noqa: N802 - the name of PEP 249
         """Base of the driver's errors."""
-        ...
-
-    @property
-    def IntegrityError(self) -> type[Exception]:  # noqa: N802 - the name of PEP 249
-        """A constraint stands in the way."""
-        ...
-
-    @property
-    def DataError(self) -> type[Exception]:  # noqa: N802 - the name of PEP 249
-        """A value does not fit."""
         ...
 
     @property
@@ -206,6 +199,7 @@ class DbapiConnection:
         self._module = module
         self._title = title
         self._style = style
+        self._refusals = tuple(getattr(module, name) for name in REFUSALS if hasattr(module, name))
 
     def run(
         self, text: str, parameters: Mapping[str, Value] | Sequence[Value], rows_max: int
@@ -244,7 +238,7 @@ class DbapiConnection:
 
     def _trouble(self, error: Exception) -> Trouble:
         words = f"{self._title} says {type(error).__name__}"
-        if isinstance(error, self._module.IntegrityError | self._module.DataError):
+        if isinstance(error, self._refusals):
             return Trouble(Sort.REFUSED, words)
         if isinstance(error, self._module.ProgrammingError):
             return Trouble(Sort.SETUP, words)

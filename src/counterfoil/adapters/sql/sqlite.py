@@ -79,10 +79,6 @@ class Handle(Protocol):
         """Wait so long for a lock."""
         ...
 
-    def set_progress_handler(self, handler: Callable[[], bool], steps: int, /) -> None:
-        """Ask now and then whether to stop."""
-        ...
-
     def changes(self) -> int:
         """Return how many rows the last statement changed."""
         ...
@@ -117,9 +113,11 @@ class SqliteDatabase:
     def begin(self, *, writes: bool, ends_at: float) -> Connection:
         """Open the file and begin; a write transaction holds its lock."""
         try:
-            db: Handle = apsw.Connection(str(self._path), flags=apsw.SQLITE_OPEN_READWRITE)
+            opened = apsw.Connection(str(self._path), flags=apsw.SQLITE_OPEN_READWRITE)
         except apsw.Error as error:
             raise self._trouble(error) from error
+        opened.set_progress_handler(lambda: monotonic() > ends_at, STEPS_BETWEEN_LOOKS)
+        db: Handle = opened
         connection = SqliteConnection(db, self.title)
         try:
             self._begin(db, writes=writes, ends_at=ends_at)
@@ -138,7 +136,6 @@ class SqliteDatabase:
             db.pragma(name, wanted)
             if db.pragma(name) != wanted:
                 raise Trouble(Sort.SETUP, f"{self.title} does not keep {name}={wanted}")
-        db.set_progress_handler(lambda: monotonic() > ends_at, STEPS_BETWEEN_LOOKS)
         if not writes:
             db.pragma("query_only", 1)
         db.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
