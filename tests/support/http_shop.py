@@ -156,7 +156,7 @@ class Handler(BaseHTTPRequestHandler):
                 self._send(307, b"", {"Location": "/elsewhere"})
             case "400-conflict":
                 self._say(400, {"error": {"type": "idempotency_error"}})
-            case "429" | "503" | "401":
+            case "429" | "503" | "507" | "401":
                 self._problem(int(what), "not now")
             case _:
                 self.close_connection = True

@@ -108,7 +108,7 @@ class Story:
         os.environ["XDG_STATE_HOME"] = str(self.folder / "state")
         os.environ["XDG_CONFIG_HOME"] = str(self.folder / "config")
         (self.folder / "project").mkdir()
-        self.more: dict[str, Any] = {}
+        self.more: dict[str, Any] = {"is_watched": level is not Level.QUERYABLE}
 
     def worker(self, fate: Fate) -> int:
         return live(self.at, self.level, self.folder / "project", fate, self.more)

@@ -193,6 +193,7 @@ def test_two_calls_of_one_intent_are_the_same_bytes(at: Door) -> None:
         pytest.param("instead:401", PermissionDeniedError, id="401 is refused"),
         pytest.param("instead:400-conflict", RefusedError, id="400 is refused"),
         pytest.param("instead:503", UnknownOutcomeError, id="503 says nothing"),
+        pytest.param("instead:507", UnknownOutcomeError, id="507, a full service, says nothing"),
         pytest.param("instead:307", UnknownOutcomeError, id="307 says nothing"),
         pytest.param("instead:hang-up", UnknownOutcomeError, id="no answer says nothing"),
         pytest.param("503-after", UnknownOutcomeError, id="503 after the effect says nothing"),

@@ -175,10 +175,6 @@ class Wire(httpcore.NetworkStream):
         left = self._line.left(httpcore.ConnectTimeout)
         return Wire(self._inner.start_tls(ssl_context, server_hostname, left), self._line)
 
-    def get_extra_info(self, info: str) -> object:
-        """Hand on."""
-        return self._inner.get_extra_info(info)
-
 
 class _Body(httpx.SyncByteStream):
     """The body of an answer; closing it ends the connection."""
