@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from counterfoil.cli.adapters_check import check
 from counterfoil.cli.group import show_help_when_bare
 from counterfoil.cli.options import JsonOption
 from counterfoil.cli.screen import say, show_facts, show_json
@@ -20,6 +21,7 @@ adapters = typer.Typer(
 sql = typer.Typer(
     name="sql", invoke_without_command=True, rich_markup_mode="markdown", context_settings=HELP
 )
+adapters.command()(check)
 adapters.add_typer(sql)
 
 UrlArgument = Annotated[
@@ -33,9 +35,9 @@ UrlArgument = Annotated[
 
 @adapters.callback()
 def root(context: typer.Context) -> None:
-    """Set up what adapters need at their targets.
+    """Set up what adapters need at their targets, and hold them to what they claim.
 
-    Example:  counterfoil adapters sql install sqlite:shop.db
+    Example:  counterfoil adapters check shop_bench:fresh
     """
     show_help_when_bare(context)
 
