@@ -101,8 +101,9 @@ class Yard:
         self.place = place
         self.commands = tuple(commands)
         self.root = place / "root"
-        self.root.mkdir(parents=True)
-        (self.root / "settings").write_text("as found\n")
+        if not self.root.exists():
+            self.root.mkdir(parents=True)
+            (self.root / "settings").write_text("as found\n")
         self.lost: list[bool] = []
         self.opened: list[ShellAdapter] = []
 

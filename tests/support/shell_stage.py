@@ -21,10 +21,9 @@ TASK = Task(
 
 
 def release(run: Session) -> None:
-    """Give a command, one that may be repeated, read, verify, finish."""
+    """Give a command, one that may be repeated, verify, finish."""
     run.do("shell.note", text="first")
     run.do("shell.place", text="second")
-    run.do("shell.show")
     run.verify()
     run.finish()
 

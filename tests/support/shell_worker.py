@@ -3,7 +3,7 @@
 Started as `python -m tests.support.shell_worker`. Each line holds a folder and a number:
 a fork opens the folder's `root` and makes the call that lies in `call`, and dies by
 SIGKILL before its so-many-th call of the system, counted from the moment the adapter is
-open; 0 spares it. The answer is how the fork ended, and how many such calls it made.
+open. The answer is how the fork ended.
 """
 
 import os
@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from counterfoil.ports import Operation
-from tests.support.shell_bench import COMMANDS, Yard
+from tests.support.shell_bench import Yard
 
 KERNEL = ("posix", "fcntl", "select", "_posixsubprocess", "apsw")
 """Modules whose functions and methods leave the interpreter."""
@@ -25,8 +25,7 @@ class Boundaries:
     """Counts calls that leave the interpreter, and dies before one of them."""
 
     def __init__(self, fatal: int) -> None:
-        self.count = 0
-        self._fatal = fatal
+        self._left = fatal
 
     def note(self, _: object, event: str, called: Any) -> None:
         if event != "c_call":
@@ -34,42 +33,33 @@ class Boundaries:
         home = getattr(called, "__module__", None) or type(called.__self__).__module__
         if home not in KERNEL:
             return
-        self.count += 1
-        if self.count == self._fatal:
+        self._left -= 1
+        if self._left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def work(place: Path, fatal: int) -> int:
-    """Make the call; return how many boundaries it passed."""
+def work(place: Path, fatal: int) -> None:
+    """Make the call."""
     asked = msgspec.msgpack.decode((place / "call").read_bytes(), type=Operation)
-    yard = Yard.__new__(Yard)
-    yard.root, yard.commands, yard.opened = place / "root", COMMANDS, []
-    adapter = yard.open()
-    boundaries = Boundaries(fatal)
-    sys.setprofile(boundaries.note)
+    adapter = Yard(place).open()
+    sys.setprofile(Boundaries(fatal).note)
     adapter.execute(asked)
     sys.setprofile(None)
-    return boundaries.count
 
 
 def serve() -> None:
     """Make one call after the other."""
     while line := sys.stdin.readline().split():
-        reader, writer = os.pipe()
         child = os.fork()
         if child == 0:
-            os.close(reader)
             try:
-                os.write(writer, str(work(Path(line[0]), int(line[1]))).encode())
+                work(Path(line[0]), int(line[1]))
             except BaseException as error:  # noqa: BLE001 # a forked process must end here
                 sys.stderr.write(f"{error!r}\n")
                 os._exit(1)
             os._exit(0)
-        os.close(writer)
-        counted = os.read(reader, 100).decode() or "0"
-        os.close(reader)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        sys.stdout.write(f"{code} {counted}\n")
+        sys.stdout.write(f"{code}\n")
         sys.stdout.flush()
 
 

@@ -1,6 +1,8 @@
 """SIGKILL at every boundary: of the runtime, of the supervisor, of the command."""
 
 import itertools
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,8 +11,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from counterfoil.adapters.shell import ShellAdapter, starting
-from counterfoil.core.errors import CounterfoilError, UnknownOutcomeError
+from counterfoil.adapters.shell import ShellAdapter, records, site, starting
+from counterfoil.adapters.shell.kernel import lives
+from counterfoil.core.errors import (
+    CounterfoilError,
+    FencedError,
+    UnavailableError,
+    UnknownOutcomeError,
+)
 from counterfoil.core.receipt import Answer, LookUp, Receipt
 from counterfoil.ports import Operation
 from tests.support.shell_bench import KEY, NEWER, RUN, Yard, fatal_launch, operation
@@ -34,14 +42,13 @@ def worker() -> Iterator[subprocess.Popen[str]]:
         started.stdin.close()
 
 
-def given(worker: subprocess.Popen[str], place: Path, fatal: int) -> tuple[int, int]:
-    """Have the worker make the call of a place; return its end and its boundaries."""
+def given(worker: subprocess.Popen[str], place: Path, fatal: int) -> int:
+    """Have the worker make the call of a place; return how it ended."""
     assert worker.stdin is not None
     assert worker.stdout is not None
     worker.stdin.write(f"{place} {fatal}\n")
     worker.stdin.flush()
-    code, count = worker.stdout.readline().split()
-    return int(code), int(count)
+    return int(worker.stdout.readline())
 
 
 def prepared(place: Path, name: str) -> tuple[Yard, Operation]:
@@ -81,14 +88,13 @@ def test_a_runtime_that_is_killed_at_any_boundary_costs_and_repeats_nothing(
     seen: list[Answer] = []
     for number in range(1, BOUNDARIES_MAX):
         yard, asked = prepared(tmp_path / str(number), "note")
-        code, count = given(worker, yard.place, number)
+        code = given(worker, yard.place, number)
         answer, receipt = recovered(yard, asked)
         assert yard.effects == ["once"], f"killed before call {number}"
         assert receipt.result["passed"] is True
         yard.close()
         seen.append(answer)
         if code == 0:
-            assert count == number - 1
             break
     changes = [before for before, after in itertools.pairwise(seen) if before != after]
     assert changes == [Answer.ABSENT]
@@ -136,3 +142,46 @@ def test_a_supervisor_that_is_killed_at_any_boundary_never_starts_it_twice(
     firsts = [ends.index(end) for end in ("absent", "lost", "found")]
     assert (firsts[0], firsts) == (0, sorted(firsts))
     assert "absent" not in ends[firsts[1] :]
+
+
+def stopped() -> records.Life:
+    """Return the supervisor that was stopped by a signal."""
+    while True:
+        for one in lives():
+            if one.state == "T" and b"supervisor" in Path(f"/proc/{one.pid}/cmdline").read_bytes():
+                return one
+
+
+@pytest.mark.parametrize(
+    ("name", "effects"),
+    [
+        pytest.param("SIGKILL", [], id="and never goes on"),
+        pytest.param("SIGCONT", ["once"], id="and goes on late"),
+    ],
+)
+def test_a_start_that_hangs_holds_the_next_worker_up_until_it_is_decided(
+    name: str, effects: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start cannot land after a newer fence: it has the lock that the fence needs."""
+    monkeypatch.setattr(starting, "START_SECONDS", 0.2)
+    monkeypatch.setattr(site, "TRIES_MAX", 10)
+    yard = Yard(tmp_path)
+    adapter, rival = yard.open(), yard.open()
+    asked = operation(adapter, yard.scope, "note", text="once")
+    monkeypatch.setattr(starting, "LAUNCH", fatal_launch(6, "SIGSTOP"))
+    with pytest.raises(UnknownOutcomeError):
+        adapter.execute(asked)
+    hanging = stopped()
+    with pytest.raises(UnavailableError):
+        rival.take(RUN, NEWER)
+    assert rival.look_up(RUN, KEY, "shell.note").answer is Answer.UNKNOWN
+    os.kill(hanging.pid, getattr(signal, name))
+    monkeypatch.setattr(site, "TRIES_MAX", 1_000)
+    rival.take(RUN, NEWER)
+    found = settled(rival)
+    assert yard.effects == effects
+    assert (found.answer is Answer.FOUND) is bool(effects)
+    with pytest.raises(FencedError):
+        adapter.execute(asked)
+    assert yard.effects == effects
+    yard.close()

@@ -195,7 +195,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     place.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k", "none", place], check=True)
     yield place
-    subprocess.run(["umount", place], check=True)
+    subprocess.run(["umount", "--lazy", place], check=True)
 
 
 def test_a_full_disk_costs_output_and_no_receipt(small_disk: Path, tmp_path: Path) -> None:

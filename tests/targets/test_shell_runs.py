@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -12,14 +13,16 @@ from counterfoil.adapters.shell import Command
 from counterfoil.adapters.shell.kernel import START
 from counterfoil.adapters.shell.records import Started
 from counterfoil.core.errors import FrozenError, StaleObservationError, UnknownOutcomeError
-from counterfoil.core.review import CaseReason
+from counterfoil.core.review import CaseReason, Verdict
 from counterfoil.core.run import Phase
 from counterfoil.core.task import Policy, Task
 from counterfoil.core.words import Key, RunId
 from counterfoil.engine import control
 from counterfoil.engine.session import Session
+from counterfoil.stores.memory import MemoryInbox
 from counterfoil.testing.crash import enumerate_crashes
 from counterfoil.testing.mortal import Death, Died, Fate, mortal
+from tests.support.people import RITA, decide, roots
 from tests.support.shell_bench import Yard, do
 from tests.support.shell_stage import release, shell_stage
 from tests.support.stages import FORMS, Backend, Form, PlayStage
@@ -88,6 +91,19 @@ def killed_while_it_runs(stage: PlayStage, yard: Yard) -> None:
     stage.wait()
 
 
+def until_settled(stage: PlayStage, **more: object) -> bool:
+    """Let worker follow worker until the program has ended; return whether it froze."""
+    while True:
+        try:
+            stage.work(replace(stage.parts(), **more))
+        except UnknownOutcomeError:
+            stage.wait()
+        except FrozenError:
+            return True
+        else:
+            return False
+
+
 def supervisor_of(yard: Yard) -> int:
     raw = (yard.journal / "attempts" / "1" / START).read_bytes()
     return msgspec.json.decode(raw, type=Started).supervisor[0]
@@ -100,12 +116,7 @@ def test_a_command_that_runs_is_waited_for_and_then_adopted(yard: Yard) -> None:
         stage.work(stage.parts())
     stage.wait()
     (yard.root / "go").touch()
-    while True:
-        try:
-            stage.work(stage.parts())
-            break
-        except UnknownOutcomeError:
-            stage.wait()
+    assert until_settled(stage) is False
     assert yard.effects == ["run"]
     assert control.show(stage.parts(), stage.run_id).run.cursor == 1
     stage.close()
@@ -116,13 +127,7 @@ def test_a_start_whose_end_nobody_knows_goes_to_a_person_with_its_evidence(yard:
     killed_while_it_runs(stage, yard)
     os.kill(supervisor_of(yard), signal.SIGKILL)
     (yard.root / "go").touch()
-    while True:
-        try:
-            stage.work(stage.parts())
-        except UnknownOutcomeError:
-            stage.wait()
-        except FrozenError:
-            break
+    assert until_settled(stage) is True
     run = control.show(stage.parts(), stage.run_id).run
     assert run.case is not None
     assert run.case.receipt is not None
@@ -132,18 +137,30 @@ def test_a_start_whose_end_nobody_knows_goes_to_a_person_with_its_evidence(yard:
     stage.close()
 
 
+def test_after_a_decision_to_plan_anew_it_is_given_under_another_key(yard: Yard) -> None:
+    stage = stage_of(yard)
+    killed_while_it_runs(stage, yard)
+    os.kill(supervisor_of(yard), signal.SIGKILL)
+    (yard.root / "go").touch()
+    until_settled(stage)
+    case = control.show(stage.parts(), stage.run_id).run.case
+    assert case is not None
+    inbox = MemoryInbox()
+    inbox.put(stage.run_id, decide(case, Verdict.REPLAN, stage.run_id, WAITING_TASK.id))
+    stage.wait()
+    until_settled(stage, inbox=inbox, roots=roots(RITA))
+    assert yard.effects == ["run", "run"]
+    assert control.show(stage.parts(), stage.run_id).run.cursor == 1
+    stage.close()
+
+
 def test_a_repeatable_command_whose_end_nobody_knows_is_given_again(yard: Yard) -> None:
     yard.commands = (waiting(is_repeatable=True),)
     stage = stage_of(yard)
     killed_while_it_runs(stage, yard)
     os.kill(supervisor_of(yard), signal.SIGKILL)
     (yard.root / "go").touch()
-    while True:
-        try:
-            stage.work(stage.parts())
-            break
-        except UnknownOutcomeError:
-            stage.wait()
+    assert until_settled(stage) is False
     assert yard.effects == ["run", "run"]
     stage.close()
 

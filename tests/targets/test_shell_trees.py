@@ -6,6 +6,8 @@ file after all. Here a canary would be written by whatever is left.
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from counterfoil.core.errors import UnknownOutcomeError
 from counterfoil.core.receipt import Answer, missing_fields
 from counterfoil.core.words import Risk
 from tests.support.shell_bench import KEY, RUN, Yard, do, operation
+from tests.support.sources import ROOT
 
 CANARY = "sleep 60; echo alive >> canary"
 LEAVING = {
@@ -30,6 +33,16 @@ LEAVING = {
     "a child that is stopped": f"({CANARY}) & kill -STOP $!; wait",
     "a child that keeps stdout open": f"({CANARY}) & exec sleep 60",
 }
+
+GIVE = """
+import sys
+from pathlib import Path
+from tests.support.shell_bench import Yard, do
+from tests.targets.test_shell_trees import leaving
+yard = Yard(Path(sys.argv[1]), [leaving(sys.argv[2], timeout_ms=400)])
+do(yard.open(), yard.scope, "leave")
+"""
+"""A worker of its own that gives a script."""
 
 
 def leaving(script: str, timeout_ms: int = 60_000, wait_ms: int = 60_000) -> Command:
@@ -109,6 +122,30 @@ def test_what_a_command_leaves_behind_is_stopped_before_it_counts_as_ended(
     assert left_of(yard) == []
 
 
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param(LEAVING[name], id=f"C24 {name}")
+        for name in ("a grandchild", "an orphan in a session of its own")
+    ],
+)
+def test_the_time_of_a_command_ends_though_its_worker_was_killed(
+    script: str, yard_of: Callable[..., Yard]
+) -> None:
+    yard = yard_of(leaving(f"echo run >> effects.log; {script}", timeout_ms=400))
+    words = [sys.executable, "-c", GIVE, str(yard.place), yard.commands[0].stages[0][2]]
+    with subprocess.Popen(words, cwd=ROOT) as child:
+        while not yard.effects:
+            continue
+        child.kill()
+    adapter = yard.open()
+    receipt = adapter.look_up(RUN, KEY, "shell.leave").receipt
+    assert receipt is not None
+    assert receipt.result["is_timed_out"] is True
+    again = adapter.execute(operation(adapter, yard.scope, "leave"))
+    assert (again.replayed, left_of(yard), yard.effects) == (True, [], ["run"])
+
+
 def test_an_operator_stops_a_command_with_all_that_it_started(
     yard_of: Callable[..., Yard],
 ) -> None:
@@ -153,8 +190,15 @@ def orphaned(yard: Yard) -> ShellAdapter:
     """Give a command, and kill its supervisor."""
     adapter = yard.open()
     begun(yard, adapter)
-    os.kill(started(yard).supervisor[0], signal.SIGKILL)
+    kill_supervisor(yard)
     return adapter
+
+
+def kill_supervisor(yard: Yard) -> None:
+    record = started(yard)
+    os.kill(record.supervisor[0], signal.SIGKILL)
+    while records.is_alive(*record.supervisor):
+        continue
 
 
 def test_a_command_whose_supervisor_is_killed_is_left_to_run_in_its_time(
@@ -204,7 +248,7 @@ def test_a_survivor_that_cannot_be_excluded_is_named_to_a_person(
     begun(yard, adapter)
     (pid,) = _until(lambda: [one for one in left_of(yard) if _is_bare(one)])
     _until(lambda: list((yard.journal / "attempts" / "1" / "stdout").read_bytes()))
-    os.kill(started(yard).supervisor[0], signal.SIGKILL)
+    kill_supervisor(yard)
     answer = adapter.stop(RUN, KEY)
     assert answer.receipt is not None
     survivor = life(pid)
@@ -272,7 +316,7 @@ def test_a_repeatable_command_that_was_cut_short_may_be_given_again(
         adapter.execute(asked)
     while not yard.effects:
         continue
-    os.kill(started(yard).supervisor[0], signal.SIGKILL)
+    kill_supervisor(yard)
     (yard.root / "go").touch()
     assert adapter.stop(RUN, KEY).answer is Answer.ABSENT
     assert left_of(yard) == []

@@ -109,11 +109,9 @@ def start(
         UnavailableError: Nothing was started, for any other reason.
         UnknownOutcomeError: It may be, later: the supervisor still holds the lock.
     """
+    given = {"lock": lock, "place": place.folder, "folder": folder, "root": site.root}
     order: dict[str, Json] = {
-        "lock": lock,
-        "place": place.folder,
-        "folder": folder,
-        "root": site.root,
+        **given,
         "stages": argv,
         "environment": {"PATH": PATH, "LANG": "C.UTF-8", **command.environment},
         "umask": command.umask,
@@ -123,8 +121,7 @@ def start(
         "output_bytes_max": command.output_bytes_max,
         "watched": site.watched,
     }
-    given = (lock, place.folder, folder, site.root)
-    answer, _, name = _asked(json.dumps(order).encode(), given).partition(" ")
+    answer, _, name = _asked(json.dumps(order).encode(), tuple(given.values())).partition(" ")
     match answer:
         case "failed" if name == "E2BIG":
             raise ContractError("the words of the command are more than the system takes")
