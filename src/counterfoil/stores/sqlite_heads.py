@@ -20,7 +20,7 @@ from counterfoil.stores.sqlite_database import Database
 from counterfoil.stores.sqlite_driver import Connection, Value, typed
 
 HEADS_SCHEMA = Schema(
-    name="heads", version=1, application_id=0x43464802, page_bytes=4_096, is_small=True
+    name="heads", version=2, application_id=0x43464802, page_bytes=4_096, is_small=True
 )
 
 _HEADS = """
