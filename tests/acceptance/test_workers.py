@@ -9,12 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from counterfoil.adapters.function.effects import Bounds
 from counterfoil.core.codec import split_events
 from counterfoil.core.errors import (
     BindingError,
     ConfigError,
     ContractError,
     IdempotencyConflictError,
+    LeaseLostError,
     UnavailableError,
     UsageError,
 )
@@ -186,6 +188,22 @@ def test_a_run_that_is_being_worked_on_cannot_be_claimed(owner: str) -> None:
     burst(keeper)
     assert (seen, street.shop.calls) == ([0], 1)
     assert outcomes(street).count(Outcome.EXECUTED) == 1
+
+
+def test_a_target_whose_calls_outlast_the_lease_is_neither_fenced_nor_asked() -> None:
+    street = Street()
+    street.keeper().submit(TASK, RUN)
+    street.shop.fault = "killed"
+    with pytest.raises(WorkerKilled):
+        fulfil(keeper_with(street).run(TASK, RUN))
+    street.shop.fault, asked = "", street.shop.asked
+    slow = replace(street, bounds=Bounds(call_ms=TTL_MS))
+    slow.heads = street.heads
+    with pytest.raises(LeaseLostError, match="set a longer lease or a shorter time limit"):
+        slow.run(RUN)
+    assert (street.shop.asked, street.shop.calls) == (asked, 1)
+    burst(keeper_with(street))
+    assert (street.shop.calls, state(street).run.phase) == (1, Phase.COMPLETED)
 
 
 @pytest.mark.parametrize("level", [pytest.param("deduplicating", id="C06 (a) it can be asked")])
