@@ -190,7 +190,7 @@ def test_a_run_that_is_being_worked_on_cannot_be_claimed(owner: str) -> None:
     assert outcomes(street).count(Outcome.EXECUTED) == 1
 
 
-def test_a_target_whose_calls_outlast_the_lease_is_neither_fenced_nor_asked() -> None:
+def test_a_target_whose_answers_outlast_the_lease_is_not_asked() -> None:
     street = Street()
     street.keeper().submit(TASK, RUN)
     street.shop.fault = "killed"
@@ -200,7 +200,7 @@ def test_a_target_whose_calls_outlast_the_lease_is_neither_fenced_nor_asked() ->
     slow = replace(street, bounds=Bounds(call_ms=TTL_MS))
     slow.heads = street.heads
     with pytest.raises(LeaseLostError, match="set a longer lease or a shorter time limit"):
-        slow.run(RUN)
+        fulfil(slow.run(RUN))
     assert (street.shop.asked, street.shop.calls) == (asked, 1)
     burst(keeper_with(street))
     assert (street.shop.calls, state(street).run.phase) == (1, Phase.COMPLETED)
