@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.figures import Figure, target
 from benchmarks.idler import Rested, rest
-from benchmarks.places import POSTGRESQL, SQLITE, Servers, keeper_on, name_of, servers, set_up
+from benchmarks.places import ETCD, POSTGRESQL, SQLITE, Servers, keeper_on, name_of, servers, set_up
 from benchmarks.stage import scratch
 from counterfoil.core.words import Digest, RunId
 from counterfoil.ports import Advance, Head, HeadRegister
@@ -22,6 +22,7 @@ SECONDS_QUICK = 8
 WRITERS = 16
 PAUSE_MS = 3_600_000
 TTL_MS = 600_000
+PAIRS = ((SQLITE, SQLITE), (POSTGRESQL, POSTGRESQL), (SQLITE, ETCD))
 CORE_PERCENT_MAX = 1.0
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
@@ -31,7 +32,7 @@ def measure(folder: Path, *, is_quick: bool) -> list[Figure]:
     count = RUNS_QUICK if is_quick else RUNS
     figures: list[Figure] = []
     with servers() as owner, scratch(folder) as home:
-        for number, pair in enumerate(((SQLITE, SQLITE), (POSTGRESQL, POSTGRESQL))):
+        for number, pair in enumerate(PAIRS):
             place = home / f"idle-{number}"
             project = set_up(place, *owner.urls(pair, place))
             seconds = SECONDS_QUICK if is_quick else SECONDS
@@ -48,11 +49,13 @@ def _rested(
     project: Path, pair: tuple[str, str], owner: Servers, seconds: int
 ) -> tuple[Rested, float | None]:
     """Return what a worker took, and a server for its sake, in seconds of processor time."""
-    if POSTGRESQL not in pair:
+    heads = pair[1]
+    if heads == SQLITE:
         return rest(project, seconds), None
-    before_s = _server_cpu_s(owner.postgres.pid)
+    pid = owner.postgres.pid if heads == POSTGRESQL else owner.etcd.pid(0)
+    before_s = _server_cpu_s(pid)
     rested = rest(project, seconds)
-    return rested, _server_cpu_s(owner.postgres.pid) - before_s
+    return rested, _server_cpu_s(pid) - before_s
 
 
 def _fill(heads: HeadRegister, count: int) -> None:

@@ -1,8 +1,5 @@
 """Submit runs, and let workers do them; one program fails and is parked."""
 
-from collections.abc import Callable
-from typing import Any
-
 import counterfoil as cf
 
 orders: dict[str, str] = {}  # stands for a shop that keeps one order per key
@@ -26,6 +23,10 @@ task = cf.Task(
 )
 
 
+keeper = cf.open()
+
+
+@keeper.program(task)  # `counterfoil worker --app MODULE:keeper` finds it here
 def restock(run: cf.Session, sku: str) -> None:
     run.do("shop.order", sku=sku)
     if sku == "B-2":
@@ -34,27 +35,20 @@ def restock(run: cf.Session, sku: str) -> None:
     run.finish()
 
 
-def shown(keeper: cf.Keeper, submit: Callable[..., Any]) -> None:
-    for sku in ("A-1", "B-2", "C-3"):
-        print(sku, "is new:", submit(task, f"restock-{sku}", {"sku": sku}))
-    print("A-1 again:", submit(task, "restock-A-1", {"sku": "A-1"}))
-    keeper.worker(concurrency=2, tries_max=1, is_burst=True).run()
-    print("orders:", ", ".join(sorted(orders.values())))
-
-
 if __name__ == "__main__":
-    with cf.open() as keeper:
-        keeper.program(task)(restock)
-        shown(keeper, keeper.submit)
-        for sku in ("A-1", "B-2"):
-            head = keeper.parts.heads.read(f"restock-{sku}")
-            print(sku, head.status)
+    with keeper:
+        for sku in ("A-1", "B-2", "A-1"):
+            print(sku, "is new:", keeper.submit(task, f"restock-{sku}", {"sku": sku}))
+        keeper.worker(concurrency=2, tries_max=1, is_burst=True).run()
+        print("orders:", ", ".join(sorted(orders.values())))
+        for head in keeper.parts.heads.heads("", 9):
+            print(head.run_id, "is", head.status)
+    # Mend what failed, then: counterfoil unpark restock-B-2 --reason "the shelf is found"
 
 # output:
 # A-1 is new: True
 # B-2 is new: True
-# C-3 is new: True
-# A-1 again: False
-# orders: A-1, B-2, C-3
-# A-1 terminal
-# B-2 frozen
+# A-1 is new: False
+# orders: A-1, B-2
+# restock-A-1 is terminal
+# restock-B-2 is frozen

@@ -1,5 +1,6 @@
 """Workers: who gets a run, what becomes of programs that fail, what waits for people."""
 
+import asyncio
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,15 +9,18 @@ from typing import Any
 import msgspec
 import pytest
 
+from counterfoil.adapters.function.effects import Bounds
 from counterfoil.core.codec import split_events
 from counterfoil.core.errors import (
     BindingError,
     ConfigError,
     ContractError,
     IdempotencyConflictError,
+    LeaseLostError,
     UnavailableError,
     UsageError,
 )
+from counterfoil.core.receipt import Fence
 from counterfoil.core.review import Verdict
 from counterfoil.core.run import Phase, parked
 from counterfoil.core.task import Policy, Task
@@ -186,6 +190,22 @@ def test_a_run_that_is_being_worked_on_cannot_be_claimed(owner: str) -> None:
     assert outcomes(street).count(Outcome.EXECUTED) == 1
 
 
+def test_a_target_whose_answers_outlast_the_lease_is_not_asked() -> None:
+    street = Street()
+    street.keeper().submit(TASK, RUN)
+    street.shop.fault = "killed"
+    with pytest.raises(WorkerKilled):
+        fulfil(keeper_with(street).run(TASK, RUN))
+    street.shop.fault, asked = "", street.shop.asked
+    slow = replace(street, bounds=Bounds(call_ms=TTL_MS))
+    slow.heads = street.heads
+    with pytest.raises(LeaseLostError, match="set a longer lease or a shorter time limit"):
+        fulfil(slow.run(RUN))
+    assert (street.shop.asked, street.shop.calls) == (asked, 1)
+    burst(keeper_with(street))
+    assert (street.shop.calls, state(street).run.phase) == (1, Phase.COMPLETED)
+
+
 @pytest.mark.parametrize("level", [pytest.param("deduplicating", id="C06 (a) it can be asked")])
 def test_a_worker_whose_lease_ran_out_between_two_effects_is_refused(level: str) -> None:
     street = Street(level=level)
@@ -313,6 +333,75 @@ def test_a_target_that_is_away_parks_a_run_much_later() -> None:
     _fail(street, 12, away, tries_max=1)
     assert outcomes(street).count(Outcome.STUMBLED) == 11
     assert outcomes(street)[-1] is Outcome.PARKED
+
+
+async def cancelled_within(run: Any, **arguments: object) -> None:
+    inner = asyncio.create_task(asyncio.sleep(60))
+    await asyncio.sleep(0)
+    inner.cancel()
+    await inner
+
+
+def interrupted(run: Session, **arguments: object) -> None:
+    raise KeyboardInterrupt
+
+
+def left(run: Session, **arguments: object) -> None:
+    raise SystemExit(3)
+
+
+@pytest.mark.parametrize("program", [cancelled_within, interrupted, left])
+def test_a_program_cannot_end_its_worker(program: Program) -> None:
+    street, other = Street(), Task(id="other", policy=TASK.policy, verifier=TASK.verifier)
+    street.keeper().submit(TASK, RUN)
+    street.keeper().submit(other, "run-2")
+    keeper = keeper_with(street, program)
+    keeper.program(other)(fulfil)
+    burst(keeper, tries_max=1, concurrency=1)
+    failure = parked(state(street).run)
+    assert failure is not None
+    assert failure.reason.startswith(("CancelledError", "KeyboardInterrupt", "SystemExit"))
+    assert state(street, "run-2").run.phase is Phase.COMPLETED
+
+
+def test_a_run_whose_workers_die_again_and_again_is_parked() -> None:
+    street, tries = Street(), 2
+    street.keeper().submit(TASK, RUN)
+    for _ in range(tries * 4 - 1):
+        keeper_with(street).run(TASK, RUN)  # opened, and never heard of again
+    burst(keeper_with(street, lambda run, **_: run.state), tries_max=100)
+    assert parked(state(street).run) is None
+    for _ in range(tries * 4):
+        keeper_with(street).run(TASK, RUN)
+    burst(keeper_with(street), tries_max=tries)
+    failure = parked(state(street).run)
+    assert failure is not None
+    assert (failure.reason, street.shop.calls) == ("opened 8 times, it got no further", 0)
+    control.unpark(street.keeper().parts, RUN, actor="ann", reason="more memory")
+    burst(keeper_with(street), tries_max=tries)
+    assert state(street).run.phase is Phase.COMPLETED
+
+
+def test_a_target_that_is_away_whenever_a_run_is_opened_parks_it_much_later() -> None:
+    street, waits = Street(), list[int]()
+    street.keeper().submit(TASK, RUN)
+    worker = keeper_with(street).worker(is_burst=True, tries_max=1)
+    adapter = worker._parts.adapters["shop"]
+
+    def away(run_id: RunId, fence: Fence) -> None:
+        raise UnavailableError("the shop is closed")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(adapter, "take", away)
+        for _ in range(12):
+            street.clock.move(60_000)
+            waits.append(worker._labour.work(RUN).leave_alone_ms)
+        assert waits[:7] == [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000]
+        assert parked(state(street).run) is None
+        worker._labour.work(RUN)
+    failure = parked(state(street).run)
+    assert failure is not None
+    assert (failure.reason, street.shop.calls) == ("opened 12 times, it got no further", 0)
 
 
 def test_a_program_that_returns_without_an_end_has_failed() -> None:

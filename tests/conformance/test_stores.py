@@ -98,9 +98,10 @@ def _kept(backends: dict[str, Any], clauses: tuple[Callable[..., None], ...]) ->
     ]
 
 
-def _caught(pairs: list[Any]) -> list[Any]:
+def _caught(backends: dict[str, Any], pairs: list[Any]) -> list[Any]:
     return [
-        pytest.param(saboteur, clause, id=f"{saboteur.__name__} {clause.__name__}")
+        pytest.param(bench, saboteur, clause, id=f"{name} {saboteur.__name__} {clause.__name__}")
+        for name, bench in backends.items()
         for saboteur, clause in pairs
     ]
 
@@ -121,30 +122,40 @@ def test_an_inbox_keeps(bench: Any, clause: Callable[..., None], tmp_path: Path)
         clause(made)
 
 
-@pytest.mark.parametrize(("saboteur", "clause"), _caught(STORE_CAUGHT))
+@pytest.mark.parametrize(("bench", "saboteur", "clause"), _caught(STORES, STORE_CAUGHT))
 def test_a_store_that_breaks_a_promise_is_caught(
-    saboteur: Callable[..., Any], clause: Callable[..., None]
+    bench: Any, saboteur: Callable[..., Any], clause: Callable[..., None], tmp_path: Path
 ) -> None:
-    with pytest.raises((ConformanceError, CounterfoilError)):
-        clause(benches.spoiled_store(saboteur))
+    with (
+        benches.spoiled_store(bench, saboteur, tmp_path) as made,
+        pytest.raises((ConformanceError, CounterfoilError)),
+    ):
+        clause(made)
 
 
-@pytest.mark.parametrize(("saboteur", "clause"), _caught(INBOX_CAUGHT))
+@pytest.mark.parametrize(("bench", "saboteur", "clause"), _caught(INBOXES, INBOX_CAUGHT))
 def test_an_inbox_that_breaks_a_promise_is_caught(
-    saboteur: Callable[..., Any], clause: Callable[..., None]
+    bench: Any, saboteur: Callable[..., Any], clause: Callable[..., None], tmp_path: Path
 ) -> None:
-    with pytest.raises((ConformanceError, CounterfoilError)):
-        clause(benches.spoiled_inbox(saboteur))
+    with (
+        benches.spoiled_inbox(bench, saboteur, tmp_path) as made,
+        pytest.raises((ConformanceError, CounterfoilError)),
+    ):
+        clause(made)
 
 
 @pytest.mark.parametrize("clause", STORE_CLAUSES, ids=_sentence)
-def test_a_store_that_breaks_nothing_passes(clause: Callable[..., None]) -> None:
-    clause(benches.spoiled_store(saboteur_stores.Passing))
+def test_a_store_that_breaks_nothing_passes(clause: Callable[..., None], tmp_path: Path) -> None:
+    passing = saboteur_stores.Passing
+    with benches.spoiled_store(benches.memory_store, passing, tmp_path) as made:
+        clause(made)
 
 
 @pytest.mark.parametrize("clause", INBOX_CLAUSES, ids=_sentence)
-def test_an_inbox_that_breaks_nothing_passes(clause: Callable[..., None]) -> None:
-    clause(benches.spoiled_inbox(saboteur_inboxes.Passing))
+def test_an_inbox_that_breaks_nothing_passes(clause: Callable[..., None], tmp_path: Path) -> None:
+    passing = saboteur_inboxes.Passing
+    with benches.spoiled_inbox(benches.memory_inbox, passing, tmp_path) as made:
+        clause(made)
 
 
 @pytest.mark.parametrize(

@@ -14,4 +14,5 @@ def test_a_minute_of_kills_doubles_nothing_and_loses_nothing(drill: Callable[...
     assert (held.code, held.error) == (0, {})
     assert report["kills"] >= 100
     assert (report["duplicates"], report["lost"]) == (0, 0)
+    assert min(report["pauses"], report["takeovers"], report["stale_commits_refused"]) > 0
     assert report["completed"] == report["runs"] > 0

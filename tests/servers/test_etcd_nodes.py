@@ -172,7 +172,7 @@ def test_a_lease_that_an_earlier_leader_may_have_kept_is_kept_again(cluster: Loc
 def test_a_write_whose_lease_is_gone_when_it_is_looked_at_is_unknown(cluster: LocalEtcd) -> None:
     heads = opened(cluster, fresh_prefix())
     head = created(heads, ttl_ms=LONG_MS)
-    hold, lease_id = heads._keys.of("hold", RUN), heads._leases.id_of(RUN, head.nonce, 1, LONG_MS)
+    hold, lease_id = heads._keys.hold(RUN), heads._leases.id_of(RUN, head.nonce, 1, LONG_MS)
     written = heads._gateway.ask(Txn(success=(get(hold),)))
     for term in (written.term, BY_CONSENSUS, 0):
         heads._leases.confirm({hold: lease_id}, term, written)

@@ -66,13 +66,16 @@ class CrewReport(Report):
                 self.faults.append(f"{story}: the sleeper says {said}")
 
 
-def stop_everywhere(folder: Path, how: str, *, share: float, seed: int, **fields: object) -> Report:
+def stop_everywhere(
+    folder: Path, how: str, *, stride: int, first: int, seed: int, **fields: object
+) -> Report:
     """Stop a worker before each port call, and let three others race for the run.
 
     Args:
         folder: Holds all workshops.
         how: "kill" for SIGKILL; "sleep" for SIGSTOP until another worker holds the run.
-        share: Of the instants, how many are tried.
+        stride: One instant in so many is tried.
+        first: The first one that is.
         seed: Chooses the order of the race, and when the sleeper wakes.
         **fields: Those of `Workshop`.
     """
@@ -80,10 +83,9 @@ def stop_everywhere(folder: Path, how: str, *, share: float, seed: int, **fields
     rehearsal = fresh_workshop(folder, "rehearsal", **fields)
     report.calls = count_calls(rehearsal)
     report.judge(rehearsal, DONE, "unharmed")
-    for at in range(report.calls):
-        if chance.random() < share:
-            workshop = fresh_workshop(folder, f"{how}_{at}", **fields)
-            _stop_at(workshop, at, how, chance, report)
+    for at in range(first, report.calls, stride):
+        workshop = fresh_workshop(folder, f"{how}_{at}", **fields)
+        _stop_at(workshop, at, how, chance, report)
     return report
 
 
@@ -168,10 +170,11 @@ def ended(workshop: Workshop, codes: list[int]) -> int:
     return max(codes)
 
 
-def main(how: str, folder: str, fields: str, share: str, seed: str) -> None:
-    """Do one task and print its report."""
+def main(how: str, folder: str, fields: str, *numbers: str) -> None:
+    """Do one task and print its report; the numbers are stride, first instant and seed."""
+    stride, first, seed = map(int, numbers)
     report = stop_everywhere(
-        Path(folder), how, share=float(share), seed=int(seed), **json.loads(fields)
+        Path(folder), how, stride=stride, first=first, seed=seed, **json.loads(fields)
     )
     sys.stdout.write(json.dumps(asdict(report)))
 

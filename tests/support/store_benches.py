@@ -4,7 +4,7 @@ from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from counterfoil.stores.memory import MemoryHeads, MemoryInbox, MemoryStore
 from counterfoil.stores.sqlite import SqliteHeads, open_heads, open_inbox, open_store
@@ -19,7 +19,7 @@ class Closes(Protocol):
 
 
 Opened = TypeVar("Opened", bound=Closes)
-Wrap = Callable[..., object]
+Wrap = Callable[..., Any]
 
 
 @dataclass
@@ -60,21 +60,23 @@ def sqlite_store(folder: Path) -> Generator[StoreBench]:
 
 
 @contextmanager
-def memory_heads(folder: Path) -> Generator[HeadBench]:
-    wall = Wall()
+def memory_heads(folder: Path, wall: Wall | None = None) -> Generator[HeadBench]:
+    wall = wall or Wall()
     heads = MemoryHeads(now_ms=wall.now_ms, incarnation=INCARNATION)
     yield HeadBench(open=lambda: heads, advance_clock=wall.advance)
 
 
 @contextmanager
-def sqlite_heads(folder: Path) -> Generator[HeadBench]:
-    wall = Wall()
+def sqlite_heads(folder: Path, wall: Wall | None = None) -> Generator[HeadBench]:
+    wall = wall or Wall()
+
+    now_ms = wall.now_ms
 
     def opened() -> SqliteHeads:
         return open_heads(
             folder / "state" / "heads.db",
             create=True,
-            now_ms=wall.now_ms,
+            now_ms=now_ms,
             incarnation=lambda: INCARNATION,
         )
 
@@ -95,18 +97,23 @@ def sqlite_inbox(folder: Path) -> Generator[InboxBench]:
         yield InboxBench(open=_closing(stack, lambda: open_inbox(path, create=True)))
 
 
-def spoiled_store(wrap: Wrap) -> StoreBench:
+@contextmanager
+def spoiled_store(bench: Callable[..., Any], wrap: Wrap, folder: Path) -> Generator[StoreBench]:
     """Return a bench whose connections are each spoiled by themselves."""
-    store = MemoryStore()
-    return StoreBench(open=lambda: wrap(store))
+    with bench(folder) as made:
+        yield StoreBench(open=lambda: wrap(made.open()))
 
 
-def spoiled_heads(wrap: Wrap) -> HeadBench:
+@contextmanager
+def spoiled_heads(bench: Callable[..., Any], wrap: Wrap, folder: Path) -> Generator[HeadBench]:
     wall = Wall()
-    heads = MemoryHeads(now_ms=wall.now_ms, incarnation=INCARNATION)
-    return HeadBench(open=lambda: wrap(heads, wall.now_ms), advance_clock=wall.advance)
+    with bench(folder, wall) as made:
+        yield HeadBench(
+            open=lambda: wrap(made.open(), wall.now_ms), advance_clock=made.advance_clock
+        )
 
 
-def spoiled_inbox(wrap: Wrap) -> InboxBench:
-    inbox = MemoryInbox()
-    return InboxBench(open=lambda: wrap(inbox))
+@contextmanager
+def spoiled_inbox(bench: Callable[..., Any], wrap: Wrap, folder: Path) -> Generator[InboxBench]:
+    with bench(folder) as made:
+        yield InboxBench(open=lambda: wrap(made.open()))

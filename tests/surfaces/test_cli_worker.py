@@ -4,6 +4,7 @@ import json
 import re
 import signal
 import subprocess
+import time
 
 import pytest
 
@@ -29,10 +30,13 @@ def fulfil(run, item):
     run.do("box.put", item=item)
     if item == "broken":
         raise ValueError("card 4111")
+    if item == "stuck":
+        (HERE / "stuck").touch()
+        threading.Event().wait()
     if item == "slow":
         (HERE / "slow").touch()
         while True:
-            threading.Event().wait(0.05)
+            threading.Event().wait(0.25)
             run.do("box.put", item=item)
     run.cancel("that was all")
 """
@@ -90,6 +94,34 @@ def test_a_worker_that_is_told_to_stop_gives_its_runs_up(shop: Project) -> None:
     assert "the worker is stopping" in rest
     shown = shop.facts("show", RUN)
     assert (shown["status"], shown["lease"]["holder"]) == ("active", "")
+
+
+def test_a_worker_leaves_a_program_that_does_not_end(shop: Project) -> None:
+    submit(shop, "stuck")
+    worker = subprocess.Popen(
+        [COMMAND, "worker", "--app", "shopapp:keeper", "--grace-s", "1"],
+        cwd=shop.folder,
+        env=shop.environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    while not (shop.folder / "stuck").exists():
+        time.sleep(0.01)
+    worker.send_signal(signal.SIGTERM)
+    told, _ = worker.communicate(timeout=SECONDS_MAX)
+    assert worker.returncode == 0
+    assert told.splitlines()[-1].endswith("stopped left=1")
+    shown = shop.facts("show", RUN)
+    assert (shown["status"], shown["lease"]["version"]) == ("active", 2)
+
+
+def test_a_worker_shows_what_a_program_raised_to_whoever_mends_it(shop: Project) -> None:
+    submit(shop, "broken")
+    answer = shop.started("worker", "--app", "shopapp:keeper", "--burst")
+    assert answer.stderr.startswith(f"run {RUN}\nTraceback")
+    assert answer.stderr.endswith("ValueError: card 4111\n")
+    assert [line for line in answer.stdout.splitlines() if not LINE.fullmatch(line)] == []
+    assert "4111" not in answer.stdout
 
 
 def test_a_parked_run_is_shown_and_given_back(shop: Project) -> None:

@@ -3,8 +3,10 @@
 import json
 import os
 import shutil
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Thread
 from urllib.parse import urlsplit
 
 import pytest
@@ -12,7 +14,9 @@ import pytest
 from counterfoil.adapters.function import Effects
 from counterfoil.compose import open_keeper, open_records
 from counterfoil.core.errors import ConfigError, HeadMissingError
+from counterfoil.core.task import Policy, Task
 from counterfoil.core.words import RunId
+from counterfoil.engine.session import Session
 from counterfoil.local.etcd import LocalEtcd
 from counterfoil.local.postgres import LocalPostgres
 from counterfoil.settings import Heads, Settings, Store, read_settings
@@ -313,6 +317,37 @@ def test_an_unknown_parameter_is_refused_by_the_name_of_its_setting(
         open_keeper(joint.folder, settings=settings, effects=Effects())
 
 
+# ------------------------------------------------------------------ who wakes a worker
+
+
+@pytest.mark.parametrize("name", ["joint", "apart"])
+def test_a_worker_that_rests_hears_of_a_run_at_once(
+    name: str, request: pytest.FixtureRequest
+) -> None:
+    project: ServerProject = request.getfixturevalue(name)
+    project.init()
+    ended: list[str] = []
+
+    def program(run: Session) -> None:
+        run.cancel("that was all")
+        ended.append(run.run_id)
+
+    task = Task(id="nothing", policy=Policy())
+    with open_keeper(project.folder, effects=Effects()) as keeper:
+        keeper.program(task)(program)
+        worker = keeper.worker(poll_ms=3_600_000)
+        thread = Thread(target=worker.run)
+        thread.start()
+        for number in range(3):
+            keeper.submit(task, f"woken-{number}")
+            while len(ended) <= number:  # an hour, but for the bell
+                time.sleep(0.01)
+        worker.stop()
+        keeper.submit(task, "left")
+        thread.join()
+    assert ended == ["woken-0", "woken-1", "woken-2"]
+
+
 # ------------------------------------------------------------------ what doctor says
 
 
@@ -443,7 +478,7 @@ def test_a_bell_of_a_project_rings_for_a_statement(joint: ServerProject) -> None
         bell, inbox = keeper.parts.bell, keeper.parts.inbox
         assert bell is not None
         assert inbox is not None
-        assert bell.wait(1) is False
+        assert (bell.wait(1), bell.wait(1)) == (True, False)  # whoever begins to listen looks
         waits = other.submit(bell.wait, 30_000)
         inbox.put(RunId(RUN), b"statement")
         assert waits.result() is True

@@ -3,6 +3,7 @@
 import getpass
 import json
 import logging
+import os
 import signal
 import sys
 from collections.abc import Generator
@@ -91,6 +92,7 @@ def worker(
     inbox, and runs whose pause after a failure is over. Any number of workers may share a
     store and a register. Each event is one line: time, event, run, generation, lease.
     SIGTERM drains: nothing more is claimed, programs come to an end, leases are given up.
+    A program that does not end is left where it is: its run is taken over after its lease.
 
     Example:  counterfoil worker --app shop:keeper --concurrency 8
     """
@@ -99,7 +101,10 @@ def worker(
             concurrency=concurrency, tries_max=tries, grace_ms=grace_s * 1_000, is_burst=burst
         )
         with _stopped_by_signal(made):
-            made.run()
+            left = made.run()
+        if left:  # what they still call must not be closed under them, and they end with us
+            sys.stdout.flush()
+            os._exit(0)
 
 
 def unpark(
@@ -169,12 +174,17 @@ def _stopped_by_signal(made: Worker) -> Generator[None]:
 def _logged(*, as_json: bool) -> Generator[None]:
     log, handler = logging.getLogger("counterfoil"), logging.StreamHandler(sys.stdout)
     handler.setFormatter(_Lines(as_json=as_json))
+    errors = logging.StreamHandler(sys.stderr)
+    errors.setFormatter(_Tracebacks())
+    errors.addFilter(lambda record: record.exc_info is not None)
     level, log.level = log.level, logging.INFO
     log.addHandler(handler)
+    log.addHandler(errors)
     try:
         yield
     finally:
         log.removeHandler(handler)
+        log.removeHandler(errors)
         log.setLevel(level)
 
 
@@ -194,6 +204,16 @@ class _Lines(logging.Formatter):
             return json.dumps({"at": at, "event": event, **facts}, ensure_ascii=True)
         words = " ".join(f"{name}={_quoted(fact)}" for name, fact in facts.items())
         return printable(f"{at} {event} {words}".rstrip())
+
+
+class _Tracebacks(logging.Formatter):
+    """What a program raised, for whoever mends it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the traceback of a record, under the name of the run."""
+        raised = "" if record.exc_info is None else self.formatException(record.exc_info)
+        text = f"run {getattr(record, 'run', '')}\n{raised}"
+        return "\n".join(printable(line) for line in text.splitlines())
 
 
 def _quoted(fact: object) -> str:

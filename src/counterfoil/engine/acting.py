@@ -104,6 +104,12 @@ def ensure_time(ledger: Ledger, call_ms: int) -> None:
         )
 
 
+def _call_ms(parts: Parts, kind: str) -> int:
+    """Return how long a call about a kind may take; 0 for one that is not declared any more."""
+    spec = parts.kinds.get(kind)
+    return 0 if spec is None else spec.call_ms
+
+
 def execute(
     ledger: Ledger, task: Task, pending: Pending, spec: KindSpec, volatile: Mapping[str, Json]
 ) -> Ended:
@@ -229,7 +235,7 @@ def look_up(ledger: Ledger, pending: Pending) -> LookUp:
         LostRaceError: The lease is over.
         IntegrityError: The adapter found its own records broken.
     """
-    ensure_time(ledger, 0)
+    ensure_time(ledger, _call_ms(ledger.parts, pending.intent.kind))
     adapter = adapter_of(ledger.parts, pending.intent.adapter)
     try:
         answer = adapter.look_up(ledger.run.run_id, pending.key, pending.intent.kind)
@@ -247,7 +253,7 @@ def forbid(ledger: Ledger, pending: Pending) -> LookUp:
         LostRaceError: The lease is over, or the adapter has seen a newer one.
         IntegrityError: The adapter found its own records broken.
     """
-    ensure_time(ledger, 0)
+    ensure_time(ledger, _call_ms(ledger.parts, pending.intent.kind))
     adapter = adapter_of(ledger.parts, pending.intent.adapter)
     try:
         fence = fence_of(ledger)
@@ -276,8 +282,10 @@ def take(ledger: Ledger, name: str) -> Served | None:
     Raises:
         FencedError: It has seen a newer lease.
         UnavailableError: It did not answer, so the fence may not stand.
+        LeaseLostError: The lease is over.
     """
     adapter = adapter_of(ledger.parts, name)
+    ensure_time(ledger, 0)  # a fence that comes late is refused, or bars nobody
     try:
         return adapter.take(ledger.run.run_id, fence_of(ledger))
     except CounterfoilError:

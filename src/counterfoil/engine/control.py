@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from counterfoil.core import codec
-from counterfoil.core.errors import TerminalError, UsageError
-from counterfoil.core.inputs import Aborted, Rules, Unparked
+from counterfoil.core.errors import InvariantError, TerminalError, UsageError
+from counterfoil.core.inputs import Aborted, Rules, Stumbled, Unparked
 from counterfoil.core.intent import Pending
 from counterfoil.core.machine import apply
 from counterfoil.core.receipt import Answer, Receipt
@@ -81,6 +81,28 @@ def abort(parts: Parts, run_id: RunId, *, actor: str, reason: str, wait_ms: int 
         given = Aborted(actor=actor, reason=reason, finding=finding, receipt=receipt)
         ledger.commit(apply(ledger.run, given, _rules(ledger)))
         return ledger.run
+
+
+def park(parts: Parts, run_id: RunId, *, reason: str) -> Failure:
+    """Leave a run to a person, on record, without opening it to its program.
+
+    Args:
+        parts: The engine.
+        run_id: The run.
+        reason: Why workers cannot go on with it, one sentence.
+
+    Raises:
+        UnknownRunError: There is no such run.
+        TerminalError, FrozenError: It has ended, or a case is open.
+        LeaseLostError: A worker holds it.
+    """
+    with _taken(parts, run_id, 0) as ledger:
+        given = Stumbled(reason=reason, tries_max=1)
+        ledger.commit(apply(ledger.run, given, _rules(ledger)))
+        failure = parked(ledger.run)
+    if failure is None:
+        raise InvariantError("a failure was not kept", run_id)
+    return failure
 
 
 def unpark(parts: Parts, run_id: RunId, *, actor: str, reason: str, wait_ms: int = 0) -> Failure:

@@ -170,8 +170,8 @@ class Ledger:
         parts, expected = self.parts, self.head
         send = send or (lambda move: parts.heads.advance((move,)))
         move = Advance(expected=expected, checkpoint=checkpoint, status=status, ttl_ms=parts.ttl_ms)
+        sent_at_ms = parts.clock.monotonic_ms()  # the first try may be the one that counted
         for _ in range(ADVANCE_TRIES_MAX):
-            sent_at_ms = parts.clock.monotonic_ms()
             try:
                 (moved,) = send(move)
             except (UnknownOutcomeError, StaleHeadError, LeaseLostError) as error:

@@ -43,7 +43,8 @@ class Pulse:
             except LeaseLostError:
                 return
             except CounterfoilError as error:
-                log.warning("run %s: %s", self._ledger.run.run_id, type(error).__name__)
+                facts = {"run": self._ledger.run.run_id, "reason": type(error).__name__}
+                log.warning("unavailable", extra=facts)
 
     def _renew_if_due(self) -> None:
         if self._ledger.lease.is_due(self._ledger.parts.clock.monotonic_ms()):

@@ -7,7 +7,6 @@ workers one wins, and what the others saw before does not count.
 """
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -16,7 +15,7 @@ from hashlib import sha256
 
 from counterfoil.core.errors import ConfigError, CounterfoilError
 from counterfoil.core.words import RunId
-from counterfoil.engine.labour import Labour, Program, Verdict
+from counterfoil.engine.labour import BROKEN_MS, Labour, Program, Verdict
 from counterfoil.engine.parts import Parts
 from counterfoil.engine.session import Session
 
@@ -28,7 +27,13 @@ POLL_MS = 500
 GRACE_MS = 10_000
 """How long programs go on undisturbed after `stop`, and again to come to an end."""
 
+SLICE_S = 0.2
+"""How often a worker that waits looks whether it is to stop, in seconds."""
+
 ARRIVALS_PAGE = 64
+ARRIVAL_MS = 5_000
+"""How long a run that has a statement is left alone at most."""
+
 NOTES_MAX = 10_000
 """Runs that a worker remembers to leave alone for a while; the oldest are forgotten."""
 
@@ -64,6 +69,17 @@ def checked_options(options: WorkerOptions) -> WorkerOptions:
     return options
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Note:
+    """Since when a run is left alone, and until when."""
+
+    since_ms: int
+    until_ms: int
+
+    def is_over(self, now_ms: int, longest_ms: int) -> bool:
+        return now_ms >= min(self.until_ms, self.since_ms + longest_ms)
+
+
 class Worker:
     """Owns a pool of threads, each on one run; `stop` may be called from anywhere."""
 
@@ -78,28 +94,37 @@ class Worker:
         self._options = options
         self._labour = Labour(parts, programs, open_session, options.tries_max)
         self._busy: dict[RunId, Future[Verdict]] = {}
-        self._left_alone: dict[RunId, int] = {}
-        self._stopping = threading.Event()
+        self._left_alone: dict[RunId, _Note] = {}
+        self._is_stopping = False
 
     def stop(self) -> None:
-        """Claim nothing more; let programs end, then ask them to, then leave."""
-        self._stopping.set()
+        """Claim nothing more; let programs end, then ask them to, then leave.
 
-    def run(self) -> None:
-        """Work until `stop` is called, or until nothing is due if it is a burst."""
+        Takes no lock, so that a handler of signals may call it.
+        """
+        self._is_stopping = True
+
+    def run(self) -> int:
+        """Work until `stop` is called, or until nothing is due if it is a burst.
+
+        Returns:
+            How many programs did not come to an end. Their threads still run, and keep
+            the process from ending in good order.
+        """
         log.info("started", extra={"concurrency": self._options.concurrency})
         pool = ThreadPoolExecutor(self._options.concurrency, thread_name_prefix="counterfoil-run")
         try:
-            while not self._stopping.is_set():
+            while not self._is_stopping:
                 self._collect()
                 claimed = self._claim(pool)
                 if self._options.is_burst and not claimed and not self._busy:
-                    return
+                    break
                 self._rest(has_work=claimed)
             self._drain()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
             log.info("stopped", extra={"left": len(self._busy)})
+        return len(self._busy)
 
     def _claim(self, pool: ThreadPoolExecutor) -> bool:
         free = self._options.concurrency - len(self._busy)
@@ -108,7 +133,7 @@ class Worker:
         try:
             due = self._due(free)
         except CounterfoilError as error:
-            log.warning("cannot look for work: %s", error)
+            log.warning("unavailable", extra={"reason": f"cannot look for work: {error.message}"})
             return False
         for run_id in due:
             self._busy[run_id] = pool.submit(self._labour.work, run_id)
@@ -121,11 +146,15 @@ class Worker:
         claimable = [head.run_id for head in self._parts.heads.claimable(more)]
         claimable.sort(key=lambda run_id: sha256(f"{self._parts.owner} {run_id}".encode()).digest())
         due: dict[RunId, None] = {}
-        for run_id in (*self._arrivals(), *claimable):
-            if run_id not in self._busy and self._left_alone.get(run_id, 0) <= now_ms:
-                due[run_id] = None
-            if len(due) == limit:
-                break
+        listed = ((self._arrivals(), ARRIVAL_MS), (claimable, BROKEN_MS))
+        for runs, longest_ms in listed:
+            for run_id in runs:
+                if len(due) == limit:
+                    break
+                note = self._left_alone.get(run_id)
+                is_over = note is None or note.is_over(now_ms, longest_ms)
+                if run_id not in self._busy and is_over:
+                    due[run_id] = None
         return list(due)
 
     def _arrivals(self) -> Iterator[RunId]:
@@ -139,13 +168,14 @@ class Worker:
         now_ms = self._parts.clock.monotonic_ms()
         for run_id in [run_id for run_id, future in self._busy.items() if future.done()]:
             verdict = self._busy.pop(run_id).result()
-            self._left_alone.pop(run_id, None)
             if verdict.leave_alone_ms:
-                self._left_alone[run_id] = now_ms + verdict.leave_alone_ms
+                note = _Note(since_ms=now_ms, until_ms=now_ms + verdict.leave_alone_ms)
+                self._left_alone[run_id] = note
+        over = [run for run, note in self._left_alone.items() if note.is_over(now_ms, BROKEN_MS)]
         if len(self._left_alone) > NOTES_MAX:
-            over = [run for run, until_ms in self._left_alone.items() if until_ms <= now_ms]
-            for run_id in over or list(self._left_alone)[: NOTES_MAX // 2]:
-                del self._left_alone[run_id]
+            over = over or list(self._left_alone)[: NOTES_MAX // 2]
+        for run_id in over:
+            del self._left_alone[run_id]
 
     def _rest(self, *, has_work: bool) -> None:
         """Wait until a run is done, something may be due, or the pause is over."""
@@ -157,7 +187,9 @@ class Worker:
         elif self._parts.bell is not None:
             self._parts.bell.wait(options.poll_ms)
         else:
-            self._stopping.wait(options.poll_ms / 1000)
+            ends_at = time.monotonic() + options.poll_ms / 1000
+            while not self._is_stopping and (left := ends_at - time.monotonic()) > 0:
+                time.sleep(min(left, SLICE_S))
 
     def _drain(self) -> None:
         for asks in (False, True):

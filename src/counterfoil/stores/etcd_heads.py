@@ -1,7 +1,8 @@
 """Heads in etcd: each write is one transaction that compares whole records and sets them.
 
 A lease stands as long as a key on a lease of etcd does, so that no worker's clock counts.
-The moments in heads are what holders were told, by their own wall clocks, for people.
+The moments in heads are what holders were told, by their own wall clocks, for people. That
+of a pause also says from when on workers look at the run again.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,12 +32,14 @@ from counterfoil.stores.etcd_judging import (
 from counterfoil.stores.etcd_leases import Begun, Grip, Leases
 from counterfoil.stores.etcd_listing import free_heads, head_page
 from counterfoil.stores.etcd_records import (
+    DUE_MS_MIN,
     Keys,
     encode_head,
     encode_until,
+    expected_steps,
     handed_steps,
-    hold_value,
     moved_steps,
+    paused_until_ms,
 )
 from counterfoil.stores.etcd_wire import (
     TXN_OPERATIONS_MAX,
@@ -44,7 +47,6 @@ from counterfoil.stores.etcd_wire import (
     Step,
     Txn,
     TxnAnswer,
-    delete,
     get,
     has_value,
     is_absent,
@@ -104,6 +106,7 @@ class EtcdHeads:
         begun = self._leases.begin(run_id, nonce, 1, ttl_ms)
         answer = self._hand_over(
             head,
+            head,
             begun,
             compare=(has_value(register, self.incarnation.encode()), is_absent(key)),
             failure=(get(register), get(key)),
@@ -149,12 +152,16 @@ class EtcdHeads:
             lease_version=expected.lease_version + 1,
             expires_at_ms=self._wall_ms() + ttl_ms,
         )
-        compare = [has_value(self._keys.of("head", run_id), encode_head(expected))]
-        if expected.nonce:  # a pause stops nobody who asks for this very run
-            compare.append(is_absent(self._keys.of("hold", run_id)))
         begun = self._leases.begin(run_id, nonce, head.lease_version, ttl_ms)
         answer = self._hand_over(
-            head, begun, compare=tuple(compare), failure=present_steps(self._keys, run_id)
+            expected,
+            head,
+            begun,
+            compare=(
+                *expected_steps(self._keys, expected),
+                is_absent(self._keys.hold(run_id)),  # that of a pause stops nobody
+            ),
+            failure=present_steps(self._keys, run_id),
         )
         if not answer.succeeded:
             present = present_of(run_id, answer.ranges[:-1])
@@ -254,25 +261,30 @@ class EtcdHeads:
         """
         run_id, before = held.run_id, held
         rules.check_pause(pause_ms, run_id)
+        due_ms = max(DUE_MS_MIN, self._wall_ms() + pause_ms) if pause_ms else 0
         pause = self._pause(held, pause_ms) if pause_ms else None
         for _ in range(RELEASES_MAX):
-            answer = self._free(before, pause, pause_ms)
+            answer = self._free(before, pause, due_ms)
+            hold = one_row(answer.ranges[-1])
             if answer.succeeded:
-                hold = one_row(answer.ranges[0])
-                if hold is not None and int(hold.lease):
-                    self._leases.end(int(hold.lease))
+                self._end_others(hold, pause)
                 return
-            found = present_of(run_id, answer.ranges)
+            found = present_of(run_id, answer.ranges[:-1])
             if not _is_held_by(held, found.head):
                 if pause is not None:
-                    self._leases.drop(pause, found.hold)
+                    self._leases.drop(pause, hold)
                 return
             before = found.head or before
         raise UnavailableError("the head moves whenever it is to be given up", run_id)
 
     def claimable(self, limit: int) -> tuple[Head, ...]:
-        """Return active heads that are free, those first that changed hands longest ago."""
-        return free_heads(self._gateway, self._keys, limit)
+        """Return active heads that are free, those first that changed hands longest ago.
+
+        A pause is over when etcd says so. This machine's clock says at which ones to look:
+        where it is behind that of the worker that gave a run up, the run is seen that much
+        later, and where it is ahead, runs are looked at for nothing.
+        """
+        return free_heads(self._gateway, self._keys, limit, self._wall_ms())
 
     def heads(self, after: str, limit: int) -> tuple[Head, ...]:
         """Return heads in order of run id, from after `after`, at most `limit`."""
@@ -283,18 +295,23 @@ class EtcdHeads:
         self._gateway.close()
 
     def _hand_over(
-        self, head: Head, begun: Begun, *, compare: tuple[Step, ...], failure: tuple[Step, ...]
+        self,
+        before: Head,
+        after: Head,
+        begun: Begun,
+        *,
+        compare: tuple[Step, ...],
+        failure: tuple[Step, ...],
     ) -> TxnAnswer:
         """Set a head under the lease that was begun for it, if the comparison holds."""
-        hold = self._keys.of("hold", head.run_id)
-        stands = put(hold, hold_value(head.nonce, head.lease_version), begun.lease_id)
+        hold = self._keys.hold(after.run_id)
         answer = self._gateway.act(
             Txn(
                 compare=compare,
-                success=(*handed_steps(self._keys, head), stands),
+                success=handed_steps(self._keys, before, after, begun.lease_id),
                 failure=(*failure, get(hold)),
             ),
-            head.run_id,
+            after.run_id,
         )
         if answer.succeeded:
             self._leases.confirm({hold: begun.lease_id}, begun.term, answer)
@@ -307,21 +324,28 @@ class EtcdHeads:
         name = f"pause after {held.nonce}"
         return self._leases.begin(held.run_id, name, held.lease_version, pause_ms)
 
-    def _free(self, before: Head, pause: Begun | None, pause_ms: int) -> TxnAnswer:
-        """Give a head up as it is known to be, and read the hold that it had."""
-        hold = self._keys.of("hold", before.run_id)
-        until_ms = self._wall_ms() + pause_ms if pause_ms else 0
-        free = replace(before, owner="", nonce="", expires_at_ms=until_ms)
-        rests = delete(hold)
-        if pause is not None:
-            rests = put(hold, hold_value("", before.lease_version), pause.lease_id)
+    def _end_others(self, hold: Row | None, pause: Begun | None) -> None:
+        """End the lease of the hold that was given up; a pause after a pause may share it."""
+        lease_id = 0 if hold is None else int(hold.lease)
+        if lease_id and (pause is None or pause.lease_id != lease_id):
+            self._leases.end(lease_id)
+
+    def _free(self, before: Head, pause: Begun | None, due_ms: int) -> TxnAnswer:
+        """Give a head up as it is known to be, and read the hold or pause that it had.
+
+        Where it is refused, read what lies there, and then what such a pause is held by.
+        """
+        run_id, lease_id = before.run_id, None if pause is None else pause.lease_id
+        free = replace(before, owner="", nonce="", expires_at_ms=due_ms)
+        held_by = get(self._keys.hold(run_id, paused_until_ms(before)))
+        paused_by = get(self._keys.hold(run_id, due_ms))
         return self._gateway.act(
             Txn(
-                compare=(has_value(self._keys.of("head", before.run_id), encode_head(before)),),
-                success=(get(hold), *handed_steps(self._keys, free), rests),
-                failure=present_steps(self._keys, before.run_id),
+                compare=expected_steps(self._keys, before),
+                success=(held_by, *handed_steps(self._keys, before, free, lease_id)),
+                failure=(*present_steps(self._keys, run_id), paused_by),
             ),
-            before.run_id,
+            run_id,
         )
 
     def _check_register(self, row: Row | None) -> None:

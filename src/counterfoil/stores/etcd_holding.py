@@ -109,7 +109,7 @@ class Holding:
             if kept.ttls[lease_id] * 1000 < want.ttl_ms:
                 longer = self._leases.begin(*who, want.ttl_ms)
             grips[want.run_id] = Grip(
-                key=self._keys.of("hold", want.run_id),
+                key=self._keys.hold(want.run_id),
                 value=hold_value(want.nonce, want.lease_version),
                 lease_id=lease_id,
                 longer=longer,

@@ -27,7 +27,7 @@ class Present:
 
     Attributes:
         head: The head; None if there is none.
-        hold: What stands while the lease or a pause does; None when it is over.
+        hold: What stands while the lease does; None when it is over, or given up.
     """
 
     head: Head | None
@@ -105,7 +105,8 @@ def _moved(head: Head, move: Advance, wall_ms: int) -> Head:
 
 def present_steps(keys: Keys, run_id: RunId) -> tuple[Step, ...]:
     """Return what reads everything of one run: `PRESENT_STEPS` operations."""
-    return tuple(get(keys.of(kind, run_id)) for kind in ("head", "until", "hold"))
+    head, until = keys.of("head", run_id), keys.of("until", run_id)
+    return get(head), get(until), get(keys.hold(run_id))
 
 
 def present_of(run_id: RunId, ranges: Sequence[RangeAnswer]) -> Present:

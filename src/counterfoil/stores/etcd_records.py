@@ -3,11 +3,15 @@
 A comparison of a value is a comparison of the whole record, since a record has one
 spelling only. One that is spelled otherwise could never be moved on, so it is damage.
 
-    PREFIX/register    the incarnation
-    PREFIX/head/RUN    everything of the head but the end of its lease
-    PREFIX/hold/RUN    there as long as a lease, or a pause, stands; on a lease of etcd
-    PREFIX/until/RUN   the end of the lease as its holder was told, for people
-    PREFIX/active/RUN  there if the run is active; set when it is taken and given up
+    PREFIX/register        the incarnation
+    PREFIX/head/RUN        everything of the head but the end of its lease
+    PREFIX/until/RUN       the end of the lease, or pause, as it was told
+    PREFIX/hold/DUE/RUN    there as long as a lease, or a pause, stands; on a lease of etcd
+    PREFIX/active/DUE/RUN  there if the run is active; set when it is taken and given up
+
+DUE is zero, or the end that was told of the pause that a free run has: nobody looks at a
+run before. It is by a worker's clock, and judges nothing: whether the pause stands is
+seen by the hold alone.
 """
 
 import re
@@ -20,11 +24,18 @@ from counterfoil.core.errors import FormatError, UsageError
 from counterfoil.core.words import Digest, RunId
 from counterfoil.ports import Head
 from counterfoil.stores import rules
-from counterfoil.stores.etcd_wire import Row, Step, delete, put
+from counterfoil.stores.etcd_wire import Row, Step, delete, has_value, put
 
 ACTIVE = "active"
 
+DUE_MS_MIN = 1
+"""Of a pause, however wrong the clock is; 0 is none."""
+
+DUE_DIGITS = 19
+"""As many as the end of a lease has at most, so that keys are in the order of moments."""
+
 _UNTIL = re.compile(rb"[0-9]{1,19}")
+_DUE = re.compile(r"([0-9]{19})/(.*)", re.DOTALL)
 _INCARNATION = re.compile(rb"[!-~]{1,200}")
 
 
@@ -44,6 +55,19 @@ _records = msgspec.json.Decoder(_Record)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Due:
+    """A run, and from when on it is looked at.
+
+    Attributes:
+        run_id: The run.
+        due_ms: The end of its pause as it was told; 0 where it is held, or has none.
+    """
+
+    run_id: RunId
+    due_ms: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Keys:
     """The keys of one register.
 
@@ -59,7 +83,7 @@ class Keys:
         return f"{self.prefix}/register".encode()
 
     def of(self, kind: str, run_id: str) -> bytes:
-        """Return a run's key of one kind: head, hold, until or active.
+        """Return a run's key of one kind, head or until.
 
         Raises:
             UsageError: The run id has no bytes, since it holds half a character.
@@ -68,6 +92,40 @@ class Keys:
             return f"{self.prefix}/{kind}/{run_id}".encode()
         except UnicodeEncodeError as error:
             raise UsageError("a run id holds half a character (a lone surrogate)") from error
+
+    def hold(self, run_id: str, due_ms: int = 0) -> bytes:
+        """Return the key of a run's lease, or of its pause.
+
+        Raises:
+            UsageError: As `of`.
+        """
+        return self._due("hold", due_ms, run_id)
+
+    def active(self, run_id: str, due_ms: int = 0) -> bytes:
+        """Return the key by which a run is found to be claimed.
+
+        Raises:
+            UsageError: As `of`.
+        """
+        return self._due("active", due_ms, run_id)
+
+    def looked_at(self, kind: str, now_ms: int) -> tuple[bytes, bytes]:
+        """Return the range of those keys, hold or active, that are looked at at a moment."""
+        return self._due(kind, 0, ""), self._due(kind, max(now_ms, DUE_MS_MIN) + 1, "")
+
+    def _due(self, kind: str, due_ms: int, run_id: str) -> bytes:
+        return self.of(kind, f"{due_ms:0{DUE_DIGITS}}/{run_id}")
+
+    def due_of(self, kind: str, key: bytes) -> Due:
+        """Return whose key, hold or active, this is.
+
+        Raises:
+            FormatError: It is no such key.
+        """
+        match = _DUE.fullmatch(self.run_of(kind, key))
+        if match is None:
+            raise FormatError("a key in etcd does not say when its run is due")
+        return Due(run_id=RunId(match[2]), due_ms=int(match[1]))
 
     def after(self, kind: str, run_id: str) -> bytes:
         """Return where the keys of one kind go on behind a run; "" is before all."""
@@ -179,15 +237,51 @@ def moved_steps(keys: Keys, before: Head, after: Head) -> tuple[Step, ...]:
         put(keys.of("head", after.run_id), encode_head(after)),
         put(keys.of("until", after.run_id), encode_until(after.expires_at_ms)),
     ]
-    active = keys.of("active", after.run_id)
+    active = keys.active(after.run_id)
     if (before.status, after.status).count(ACTIVE) == 1:
         steps.append(put(active, b"") if after.status == ACTIVE else delete(active))
     return tuple(steps)
 
 
-def handed_steps(keys: Keys, head: Head) -> tuple[Step, ...]:
-    """Return what sets a head that changes hands, and puts an active run behind the others."""
-    steps = moved_steps(keys, head, head)
-    if head.status != ACTIVE:
+def paused_until_ms(head: Head) -> int:
+    """Return the end of a free head's pause as it was told; 0 if it is held or has none."""
+    return 0 if head.nonce else head.expires_at_ms
+
+
+def handed_steps(keys: Keys, before: Head, after: Head, lease_id: int | None) -> tuple[Step, ...]:
+    """Return what hands a head over, and puts an active run behind the others.
+
+    At most six operations. Of the hold and the pause of the one before nothing is left.
+
+    Args:
+        keys: Of the register.
+        before: What is handed over; the same as `after` for a head that is created.
+        after: What it becomes.
+        lease_id: The lease that its hold or pause is on; None where it is free at once.
+    """
+    run_id = after.run_id
+    left_ms, due_ms = paused_until_ms(before), paused_until_ms(after)
+    steps = list(moved_steps(keys, after, after))
+    if lease_id is not None:
+        value = hold_value(after.nonce, after.lease_version)
+        steps.append(put(keys.hold(run_id, due_ms), value, lease_id))
+    if lease_id is None or left_ms != due_ms:
+        steps.append(delete(keys.hold(run_id, left_ms)))
+    if after.status == ACTIVE:
+        steps.append(put(keys.active(run_id, due_ms), b""))
+        if left_ms != due_ms:
+            steps.append(delete(keys.active(run_id, left_ms)))
+    return tuple(steps)
+
+
+def expected_steps(keys: Keys, head: Head) -> tuple[Step, ...]:
+    """Return what compares that a head is as expected.
+
+    Of a free one the end of its pause is compared too, since keys are named after it. That
+    of a lease is moved by each renewal, which changes nothing else.
+    """
+    steps = (has_value(keys.of("head", head.run_id), encode_head(head)),)
+    if head.nonce:
         return steps
-    return (*steps, put(keys.of("active", head.run_id), b""))
+    until = has_value(keys.of("until", head.run_id), encode_until(head.expires_at_ms))
+    return (*steps, until)

@@ -22,8 +22,14 @@ class LateBell:
         self._closed = Event()
 
     def wait(self, timeout_ms: int) -> bool:
-        """Return True on a ring, False when the time is over or the bell is closed."""
+        """Return True on a ring, False when the time is over or the bell is closed.
+
+        The first wait is a ring: one may have been missed before anybody listened.
+        """
+        was_heard = self._bell is not None
         bell = self._opened()
+        if bell is not None and not was_heard:
+            return True
         if bell is not None:
             return bell.wait(timeout_ms)
         self._closed.wait(max(0, timeout_ms) / 1000)

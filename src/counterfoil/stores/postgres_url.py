@@ -19,8 +19,9 @@ SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,39}")
 POOL_DEFAULT, POOL_MAX = 8, 64
 """Connections of one process: a server usually allows a hundred in all."""
 
-ANSWER_SECONDS_DEFAULT, ANSWER_SECONDS_MAX = 30, 600
-"""Longest wait for an answer: many times what a write takes on a busy disk."""
+ANSWER_SECONDS_DEFAULT, ANSWER_SECONDS_MAX = 8, 600
+"""Longest wait for an answer: many times what a write takes on a busy disk, and less than a
+third of a lease by default, so that one dead connection leaves time for a second renewal."""
 
 SCHEMES = ("postgresql://", "postgres://")
 OURS = ("schema", "pool", "prepare", "timeout")
@@ -32,9 +33,9 @@ DEFAULTS = {
     "keepalives_idle": "10",
     "keepalives_interval": "5",
     "keepalives_count": "3",
-    "tcp_user_timeout": "20000",
+    "tcp_user_timeout": "8000",
 }
-"""A network that has gone is noticed within half a minute."""
+"""A network that has gone is noticed within some ten seconds."""
 
 WRITABLE = ("read-write", "primary")
 """Heads are read where they are written: a standby answers with what was."""

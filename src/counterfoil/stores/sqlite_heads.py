@@ -20,7 +20,7 @@ from counterfoil.stores.sqlite_database import Database
 from counterfoil.stores.sqlite_driver import Connection, Value, typed
 
 HEADS_SCHEMA = Schema(
-    name="heads", version=1, application_id=0x43464802, page_bytes=4_096, is_small=True
+    name="heads", version=2, application_id=0x43464802, page_bytes=4_096, is_small=True
 )
 
 _HEADS = """
@@ -35,22 +35,19 @@ max(floor_ms, coalesce(
     (SELECT max(acted_at_ms) FROM head INDEXED BY head_ahead WHERE is_ahead = 1), 0
 ))
 """
-_FREE = """
-WITH present (now_ms) AS (SELECT {now} FROM register),
-free AS (
+_FREE_AT = """
+WITH present (now_ms) AS (SELECT {now} FROM register), free AS (
     SELECT * FROM head INDEXED BY head_free
     WHERE status = 'active' AND nonce = '' AND expires_at_ms <= (SELECT now_ms FROM present)
     ORDER BY expires_at_ms, run_id LIMIT ?2
-),
-over AS (
+), over AS (
     SELECT * FROM head INDEXED BY head_held
     WHERE status = 'active' AND nonce <> '' AND expires_at_ms <= (SELECT now_ms FROM present)
 )
-SELECT run_id, generation, checkpoint, owner, nonce, lease_version, expires_at_ms, status,
-    incarnation
-FROM (SELECT * FROM free UNION ALL SELECT * FROM over) JOIN register
-ORDER BY expires_at_ms, run_id LIMIT ?2
-""".replace("{now}", f"max({_FLOOR}, ?1)")
+{heads} ORDER BY expires_at_ms, run_id LIMIT ?2
+"""
+_BOTH = _HEADS.replace("head JOIN", "(SELECT * FROM free UNION ALL SELECT * FROM over) JOIN")
+_FREE = _FREE_AT.format(now=f"max({_FLOOR}, ?1)", heads=_BOTH)
 _NOW = "SELECT {now}, incarnation FROM register"
 _CLOCK = _NOW.format(now=f"max({_FLOOR}, ?)")
 _LATEST = _NOW.format(now=_FLOOR)

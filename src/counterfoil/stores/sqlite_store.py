@@ -19,7 +19,7 @@ from counterfoil.stores.sqlite_database import Database
 from counterfoil.stores.sqlite_driver import Connection, typed
 
 STORE_SCHEMA = Schema(
-    name="store", version=1, application_id=0x43464301, page_bytes=1_024, is_small=False
+    name="store", version=2, application_id=0x43464301, page_bytes=1_024, is_small=False
 )
 """Rows of two to four KiB fill small pages and leave no half page empty between them."""
 

@@ -1,5 +1,7 @@
 """What lies in etcd has one spelling, and what is judged by it follows from it alone."""
 
+from typing import Any
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -19,11 +21,13 @@ from counterfoil.stores.etcd_heads import BATCH_MAX
 from counterfoil.stores.etcd_judging import Present, batch_refusal, plan_of
 from counterfoil.stores.etcd_leases import TTL_S_MAX, seconds
 from counterfoil.stores.etcd_records import (
+    Due,
     Keys,
     decode_head,
     decode_incarnation,
     encode_head,
     encode_until,
+    handed_steps,
     hold_value,
     moved_steps,
 )
@@ -68,6 +72,8 @@ def test_the_spelling_of_a_head_is_this_one() -> None:
     )
     assert hold_value("nonce", 2) == b'{"lease_version":2,"nonce":"nonce"}'
     assert (KEYS.register, KEYS.of("head", RUN)) == (b"p/register", b"p/head/run-1")
+    assert KEYS.hold(RUN) == b"p/hold/0000000000000000000/run-1"
+    assert KEYS.active(RUN, NOW_MS) == b"p/active/0000001700000000000/run-1"
 
 
 @given(first=TEXTS, second=TEXTS)
@@ -88,6 +94,23 @@ def test_a_page_goes_on_right_behind_a_run(name: str, other: str) -> None:
 def test_a_key_of_another_kind_is_damage(key: bytes) -> None:
     with pytest.raises(FormatError):
         KEYS.run_of("head", key)
+
+
+@given(run_id=TEXTS, due_ms=st.integers(0, 2**62), now_ms=st.integers(-(2**62), 2**62))
+def test_a_run_is_looked_at_from_the_moment_on_that_its_key_names(
+    run_id: RunId, due_ms: int, now_ms: int
+) -> None:
+    key = KEYS.active(run_id, due_ms)
+    first, end = KEYS.looked_at("active", now_ms)
+    assert (first <= key < end) == (due_ms <= max(now_ms, 1))
+    assert KEYS.active("", 0) <= key < KEYS.end("active")
+    assert KEYS.due_of("active", key) == Due(run_id=run_id, due_ms=due_ms)
+
+
+@pytest.mark.parametrize("key", [b"p/hold/x", b"p/hold/000000000000000000/x", b"p/active/x"])
+def test_a_key_that_does_not_say_when_its_run_is_due_is_damage(key: bytes) -> None:
+    with pytest.raises(FormatError):
+        KEYS.due_of("hold", key)
 
 
 @pytest.mark.parametrize("value", [b"", b"two words", "ä".encode(), b"x" * 201])
@@ -121,6 +144,33 @@ def test_a_batch_of_the_bound_fits_one_transaction_in_every_case() -> None:
     frozen = replace(HEAD, status="frozen")
     for before, after in ((HEAD, HEAD), (HEAD, frozen), (frozen, HEAD)):
         assert (len(moved_steps(KEYS, before, after)) + 1) * BATCH_MAX <= TXN_OPERATIONS_MAX
+
+
+PAUSED = replace(HEAD, owner="", nonce="", expires_at_ms=NOW_MS)
+FREE = replace(PAUSED, expires_at_ms=0)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "lease_id"),
+    [
+        pytest.param(HEAD, HEAD, 1, id="created"),
+        pytest.param(FREE, HEAD, 1, id="taken"),
+        pytest.param(PAUSED, HEAD, 1, id="taken out of a pause"),
+        pytest.param(HEAD, FREE, None, id="given up"),
+        pytest.param(HEAD, PAUSED, 1, id="given up with a pause"),
+        pytest.param(PAUSED, FREE, None, id="its pause ended"),
+        pytest.param(PAUSED, PAUSED, 1, id="paused anew"),
+    ],
+)
+def test_handing_over_sets_each_key_once_and_leaves_one_mark(
+    before: Head, after: Head, lease_id: int | None
+) -> None:
+    """Etcd refuses a transaction that names a key twice."""
+    steps: Any = handed_steps(KEYS, before, after, lease_id)
+    named = [(kind, field["key"]) for step in steps for kind, field in step.items()]
+    assert len({key for _, key in named}) == len(named) <= 6
+    marks = [key for kind, key in named if kind == "request_put" and key.startswith(b"p/active/")]
+    assert marks == [KEYS.active(RUN, 0 if after.nonce else after.expires_at_ms)]
 
 
 def test_moves_of_one_run_are_folded_into_one() -> None:

@@ -13,7 +13,7 @@ URL = "postgresql://app:secret@db.example:6432/shop"
 def test_what_is_not_said_has_a_default() -> None:
     place = parse_url(URL)
     assert (place.schema, place.pool_max, place.prepares) == ("counterfoil", 8, False)
-    assert place.answer_seconds == 30
+    assert place.answer_seconds == 8
     for setting in (
         "target_session_attrs=read-write",
         "client_encoding=utf8",

@@ -21,20 +21,21 @@ CREATE TABLE checkpoint (
 
 CREATE INDEX checkpoint_by_generation ON checkpoint (run, generation);
 
+-- Eight bytes find a row; the whole digest is compared in the row itself.
+CREATE INDEX checkpoint_by_digest ON checkpoint (substr(digest, 1, 8));
+
 -- Apart, so that pruning drops whole pages and never rewrites a checkpoint.
 CREATE TABLE state (
     checkpoint INTEGER PRIMARY KEY REFERENCES checkpoint (number) ON DELETE CASCADE,
     state      BLOB NOT NULL
 ) STRICT;
 
--- By which names rows are found: the first eight bytes of the digest, and of the SHA-256 of
--- each name that a row settles. The whole is compared in the row itself. The newest rows,
--- after the last whole 64, are not in it yet; they are looked at one by one.
-CREATE TABLE name (
+-- Eight bytes of the SHA-256 of a name find a row; the name is compared in the row itself.
+CREATE TABLE settled (
     run        INTEGER NOT NULL,
-    short      BLOB    NOT NULL CHECK (length(short) = 8),
+    name       BLOB    NOT NULL CHECK (length(name) = 8),
     checkpoint INTEGER NOT NULL,
-    PRIMARY KEY (run, short, checkpoint)
+    PRIMARY KEY (run, name, checkpoint)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE mark (
