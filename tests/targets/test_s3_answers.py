@@ -123,6 +123,20 @@ def test_an_effect_that_did_not_land_is_sent_once(kind: str, place: Scene) -> No
     _recovered(place, sent)
 
 
+def test_what_was_refused_after_a_lost_call_is_known_to_be_absent(place: Scene) -> None:
+    adapter = place.open(times=SHORT)
+    sent = _call(place, adapter, "put")
+    place.proxy.arm(Fate.LOSE_REQUEST)
+    with pytest.raises(UnknownOutcomeError):
+        adapter.execute(sent)
+    assert settled(adapter).answer is Found.ABSENT
+    place.proxy.arm(lambda: place.put("new.txt", "theirs"))
+    with pytest.raises(StaleObservationError):
+        adapter.execute(sent)
+    assert adapter.look_up(RUN, KEY, "s3.put").answer is Found.ABSENT
+    assert place.objects["new.txt"] == b"theirs"
+
+
 def test_a_late_request_is_refused_by_the_service_itself(place: Scene) -> None:
     adapter = place.open(times=SHORT)
     sent = _call(place, adapter, "put")
@@ -198,7 +212,10 @@ def test_a_conflict_that_stays_is_no_effect(place: Scene) -> None:
     assert adapter.look_up(RUN, KEY, "s3.put").answer is Found.ABSENT
 
 
-def test_another_content_under_our_intent_is_a_conflict_with_both_digests(place: Scene) -> None:
+@pytest.mark.parametrize("content", [pytest.param("changed", id="C29 d")])
+def test_another_content_under_our_intent_is_a_conflict_with_both_digests(
+    content: str, place: Scene
+) -> None:
     adapter = place.open(times=SHORT)
     sent = _call(place, adapter, "put")
     place.proxy.arm(Fate.LOSE_REQUEST)
@@ -206,11 +223,11 @@ def test_another_content_under_our_intent_is_a_conflict_with_both_digests(place:
         adapter.execute(sent)
     note = adapter._site.records.read(KEY).note
     assert note is not None
-    place.put("new.txt", "changed", Metadata=metadata_of(note))
+    place.put("new.txt", content, Metadata=metadata_of(note))
     answer = adapter.look_up(RUN, KEY, "s3.put")
     assert answer.answer is Found.FOUND_OTHER
     assert note.sha256 in answer.reason
-    assert digest(b"changed") in answer.reason
+    assert digest(content.encode()) in answer.reason
 
 
 @pytest.mark.parametrize(

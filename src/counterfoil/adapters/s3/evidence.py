@@ -5,6 +5,7 @@ object that is as it was before the call stands. Whatever else is there is anoth
 and says nothing about whether ours was there before.
 """
 
+from datetime import UTC, datetime
 from enum import Enum, auto
 from typing import NamedTuple
 
@@ -123,7 +124,8 @@ def answered(site: Site, spec: KindSpec, held: Held, run_id: RunId) -> LookUp:
         case Trace.CHANGED:
             return LookUp(answer=Answer.FOUND_OTHER, reason=evidence.finding)
         case Trace.STANDING | Trace.OTHER if may_land(site, note, evidence.seen.at):
-            return unknown(f"a call may still land until {note.until + site.times.landing_s}, UTC")
+            ends_at = datetime.fromtimestamp(note.until + site.times.landing_s, UTC)
+            return unknown(f"a call may still land until {ends_at:%Y-%m-%d %H:%M:%S} UTC")
         case Trace.STANDING:
             return ABSENT
         case Trace.OTHER:

@@ -5,6 +5,7 @@ decided by looking. A caller that finds another call of its key under way waits 
 """
 
 import time
+from contextlib import suppress
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -147,7 +148,6 @@ def _earlier(call: Call, held: Held) -> Receipt | None:
 def _perform(call: Call, held: Held, plan: Plan, parts: tuple[Part, ...]) -> Receipt | None:
     """Send the request; return the receipt, or None when another caller was first."""
     site, operation = call.site, call.operation
-    before = held
     for number in range(CONFLICTS_MAX):
         request = signed(site, plan, call.arguments)
         note = replace(plan.note, until=request.until)
@@ -159,17 +159,17 @@ def _perform(call: Call, held: Held, plan: Plan, parts: tuple[Part, ...]) -> Rec
             site.records.raise_fence(operation.run_id, operation.fence, operation.served)
             sent = site.wire.send(request, body(note, call.arguments, parts))
         except (FencedError, UnavailableError):
-            _withdraw(site, held, before)
+            _withdraw(site, held)
             raise
         may_try_again = sent.status == CONFLICT and number + 1 < CONFLICTS_MAX
         if may_try_again and _look(call, note, sent).trace is Trace.STANDING:
             time.sleep(POLL_S)
             continue
-        return _concluded(call, held, before, sent)
+        return _concluded(call, held, sent)
     return None
 
 
-def _concluded(call: Call, held: Held, before: Held, sent: Sent) -> Receipt:
+def _concluded(call: Call, held: Held, sent: Sent) -> Receipt:
     """Return the receipt of a request that has its answer, or say what became of it."""
     note = _note(held)
     if sent.status in SUCCESSES and sent.at:
@@ -183,7 +183,7 @@ def _concluded(call: Call, held: Held, before: Held, sent: Sent) -> Receipt:
         case Trace.STANDING | Trace.OTHER if sent.status not in REFUSALS:
             raise _unknown(call.operation, _said(sent))
         case Trace.STANDING | Trace.OTHER:
-            _withdraw(call.site, held, before)
+            _withdraw(call.site, held)
             raise _refusal(call.operation, sent, evidence)
 
 
@@ -212,15 +212,13 @@ def _done(note: Note, receipt: Receipt | None) -> Note:
     return replace(note, stage=Stage.DONE, receipt=receipt, upload="")
 
 
-def _withdraw(site: Site, held: Held, before: Held) -> None:
-    """Put it on record that no call of ours is under way; if that fails, its deadline says so."""
-    note = _note(held)
-    earlier = before.note
-    until = earlier.until if earlier is not None and earlier.digest == note.digest else 0
-    try:
-        site.records.write(held, replace(note, until=until))
-    except UnavailableError:
-        return
+def _withdraw(site: Site, held: Held) -> None:
+    """Put it on record that nothing of the key can land; if that fails, its deadline says so.
+
+    What was sent before was found absent before this call began.
+    """
+    with suppress(UnavailableError):
+        site.records.write(held, replace(_note(held), until=0))
 
 
 def _note(held: Held) -> Note:
