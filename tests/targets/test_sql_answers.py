@@ -12,6 +12,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from counterfoil.adapters.sql import Statement, install_sql, open_sql
 from counterfoil.adapters.sql.database import TRIES_MAX
 from counterfoil.core.errors import (
     FencedError,
@@ -24,7 +25,7 @@ from counterfoil.core.errors import (
 from counterfoil.core.receipt import Answer
 from counterfoil.core.words import Key, RunId
 from counterfoil.local.postgres import LocalPostgres
-from tests.support.postgres import execute
+from tests.support.postgres import Pooler, execute, fresh_database
 from tests.support.sql_bench import SCOPE, Place, credited, noted, opened, postgres_place
 from tests.support.sql_proxy import CommitProxy, Loss
 from tests.support.sql_scene import (
@@ -288,6 +289,24 @@ def test_a_full_disk_of_a_server_does_nothing(
         assert not adapter.execute(sent).replayed
         assert paid(place) == (1, 1)
         place.do("ALTER TABLE {schema}note SET TABLESPACE pg_default")
+
+
+def test_a_pooler_may_stand_between(postgres: LocalPostgres) -> None:
+    """[C13] Each transaction gets another connection, and none leaves anything behind."""
+    url = fresh_database(postgres)
+    install_sql(url)
+    execute(url, "CREATE TABLE note (line text)")
+    known = {"note": Statement(text="INSERT INTO note VALUES (%(line)s)", parameters={"line": str})}
+    with Pooler(postgres, 3) as pooler:
+        adapter = open_sql(
+            pooler.through(url), statements=known, now_ms=lambda: 1, watch="SELECT line FROM note"
+        )
+        for number in range(6):
+            sent = asked(adapter, noted(number), key=Key(f"key-{number}"))
+            assert not adapter.execute(sent).replayed
+            assert adapter.execute(sent).replayed
+        adapter.close()
+    assert len(execute(url, "SELECT line FROM note")) == 6
 
 
 # ---------------------------------------------------------------- others who act
