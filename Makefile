@@ -18,7 +18,7 @@ UV_VERSION := 0.13.9
 
 # What tests need of the system: command=package. Servers of these are started by tests alone.
 SERVER_PACKAGES := pg_ctlcluster=postgresql etcd=etcd-server etcdctl=etcd-client
-TEST_PACKAGES := strace=strace setpriv=util-linux pgbouncer=pgbouncer faketime=faketime $(SERVER_PACKAGES)
+TEST_PACKAGES := git=git strace=strace setpriv=util-linux pgbouncer=pgbouncer faketime=faketime $(SERVER_PACKAGES)
 
 # How long `make soak` kills workers, and how many there are.
 SECONDS ?= 600
@@ -59,6 +59,7 @@ check: setup
 # inherit only the variable, and so do the workers that crash tests start.
 test: check
 	@bash scripts/install-packages $(TEST_PACKAGES)
+	@bash scripts/install-restate $(BIN)/python .cache/restate
 	$(BIN)/python -m pytest -n $(WORKERS) --ignore=tests/house
 	PYTHONOPTIMIZE=1 $(BIN)/python -O -m pytest -n $(WORKERS) --ignore=tests/house -k acc-
 
