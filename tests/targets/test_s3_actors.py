@@ -299,7 +299,6 @@ def test_a_changed_object_under_our_intent_goes_to_a_person(
     content: str, place: Scene, tmp_path: Path
 ) -> None:
     (tmp_path / "project").mkdir()
-    (tmp_path / "project" / "counterfoil.toml").write_text("[lease]\nttl_ms = 21000\n")
     adapter = place.open()
     task = _task(place, "s3.put")
 

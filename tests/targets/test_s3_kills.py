@@ -149,7 +149,7 @@ def _is_effect(path: str) -> bool:
 
 def _project(place: Scene, folder: Path) -> str:
     folder.mkdir()
-    (folder / "counterfoil.toml").write_text('[project]\nid = "s3"\n[lease]\nttl_ms = 21000\n')
+    (folder / "counterfoil.toml").write_text('[project]\nid = "s3"\n')
     scope = {name: entries for name, entries in place.scope.items() if name != "files"}
     task = {
         "id": "fill",

@@ -89,7 +89,6 @@ def test_a_run_refuses_what_is_out_of_scope_before_anything_is_durable(
     place: Scene, tmp_path: Path
 ) -> None:
     (tmp_path / "project").mkdir()
-    (tmp_path / "project" / "counterfoil.toml").write_text("[lease]\nttl_ms = 21000\n")
     place.scope["paths"] = ("inside/",)
     with (
         cf.open(tmp_path / "project", adapters=(place.open(),)) as keeper,
