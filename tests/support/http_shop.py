@@ -108,7 +108,7 @@ class Handler(BaseHTTPRequestHandler):
             self._answer(fault, stored[1], stored[2], is_replay=True)
 
     def _claim(self, db: Any, key: str) -> tuple[bytes, int | None, bytes] | None:
-        db.execute("INSERT INTO changes VALUES ('', 0) ON CONFLICT DO NOTHING")  # take the lock
+        ledger.lock(db)
         found = ledger.rows(
             db,
             "SELECT request, status, body FROM keys WHERE tenant = ? AND key = ?",
@@ -129,6 +129,7 @@ class Handler(BaseHTTPRequestHandler):
                     break
                 time.sleep(0.01)
         with db:
+            ledger.lock(db)
             status, body = self._effect(db, key)
             ledger.rows(
                 db,
