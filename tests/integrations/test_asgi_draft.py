@@ -82,6 +82,20 @@ def test_a_retry_is_called_a_replay(running: Running) -> None:
     assert post(client, "orders", key).headers["idempotent-replayed"] == "true"
 
 
+@pytest.mark.parametrize(
+    "route",
+    [
+        pytest.param("forgetful", id="no receipt was written"),
+        pytest.param("undone", id="its transaction was undone"),
+    ],
+)
+def test_a_success_that_was_not_committed_is_none(running: Running, route: str) -> None:
+    _, client = running
+    key = new_key()
+    answers = [outcome(post(client, route, key)) for _ in range(2)]
+    assert answers == [(500, "not-committed")] * 2
+
+
 def test_a_request_during_the_first_one_is_a_conflict(running: Running) -> None:
     service, client = running
     key = new_key()

@@ -142,6 +142,28 @@ def test_a_superseded_request_cannot_commit_its_receipt(journal: Journal, place:
     assert changed == 0
 
 
+def test_two_who_take_over_a_dead_claim_do_not_both_get_it(journal: Journal, place: str) -> None:
+    together = call(commits=Commits.TOGETHER)
+    claim(journal, together, "dead", -LEASE_MS)
+    verdicts: list[Verdict] = []
+    threads = [
+        threading.Thread(
+            target=lambda name: verdicts.append(claim(journal, together, name)), args=(name,)
+        )
+        for name in ("two", "three")
+    ]
+    with ledger.connected(place) as connection:
+        begin(place, connection)
+        write_receipt(journal, connection, together, "dead")
+        for thread in threads:
+            thread.start()
+        threads[0].join(0.2)
+        connection.execute("ROLLBACK")
+        for thread in threads:
+            thread.join()
+    assert sorted(verdicts) == [Verdict.CLAIMED, Verdict.IN_FLIGHT]
+
+
 OVERTAKERS: list[Any] = [
     pytest.param(
         lambda journal: claim(journal, call(commits=Commits.TOGETHER), "two", LEASE_MS), id="claim"
@@ -265,13 +287,17 @@ def test_what_is_no_receipt_is_never_removed(journal: Journal, state: str) -> No
     assert claim(journal, call(), "three", 10**12) in (Verdict.FORBIDDEN, Verdict.UNKNOWN)
 
 
-def test_of_many_claims_one_is_first(journal: Journal) -> None:
+@pytest.mark.parametrize("is_dead", [False, True], ids=["of a new key", "of a dead claim"])
+def test_of_many_claims_one_is_first(journal: Journal, *, is_dead: bool) -> None:
     start = threading.Barrier(8)
     verdicts: list[Verdict] = []
+    together = call(commits=Commits.TOGETHER)
+    if is_dead:
+        claim(journal, together, "dead", -LEASE_MS)
 
     def run(number: int) -> None:
         start.wait()
-        verdicts.append(claim(journal, call(), f"attempt {number}"))
+        verdicts.append(claim(journal, together, f"attempt {number}"))
 
     threads = [threading.Thread(target=run, args=(number,)) for number in range(8)]
     for thread in threads:

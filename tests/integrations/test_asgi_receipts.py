@@ -280,6 +280,16 @@ def test_a_new_holder_learns_what_was_served_last(running: Running) -> None:
     )
 
 
+def test_a_replay_is_served_too(running: Running) -> None:
+    _, client = running
+    run, key = new_key(), new_key()
+    for generation in (4, 5):
+        served = f"{generation};{CHECKPOINT}"
+        headers = {"counterfoil_fence": fence(run, 1), "counterfoil_served": served}
+        post(client, "orders", key, **headers)
+    assert take(client, run, 2).json()["served"]["generation"] == 5
+
+
 def test_an_older_checkpoint_does_not_hide_a_newer_one(running: Running) -> None:
     _, client = running
     run = new_key()

@@ -5,6 +5,7 @@ commit outlives a power cut.
 """
 
 import threading
+import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -33,6 +34,9 @@ DAMAGED = (
 """Results that say that the file is not what we wrote; a missing table is one of them."""
 
 PRAGMAS = (("journal_mode", "wal"), ("synchronous", 2))
+PAUSE_MS = 50
+"""Between two tries to turn the write-ahead log on."""
+
 SPELLINGS = {"at": "", "bytes": "BLOB", "long": "INTEGER", "skip": ""}
 
 
@@ -178,10 +182,21 @@ INSTALL = "make it once with `python -m counterfoil.integrations.asgi install PL
 def _set_pragmas(connection: Connection, path: Path) -> None:
     connection.pragma("busy_timeout", WAIT_MS)
     for name, value in PRAGMAS:
-        connection.pragma(name, value)
+        _set_when_free(connection, name, value)
         actual = connection.pragma(name)
         if actual != value:
             raise ConfigError(f"{path}: {name} stays {actual} where it must be {value}")
+
+
+def _set_when_free(connection: Connection, name: str, value: int | str) -> None:
+    """Set a pragma, which does not wait by itself for others that make the same file."""
+    for _ in range(WAIT_MS // PAUSE_MS):
+        try:
+            connection.pragma(name, value)
+            return
+        except apsw.BusyError:
+            time.sleep(PAUSE_MS / 1_000)
+    connection.pragma(name, value)
 
 
 def translated(error: apsw.Error, path: Path) -> CounterfoilError:
