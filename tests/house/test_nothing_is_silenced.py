@@ -9,6 +9,7 @@ from tests.support.sources import Source, comments, functions, library, name_of,
 EVERYTHING_IS_CAUGHT = {
     "adapters/function/adapter.py": "whatever a user's function raises is an unknown outcome",
     "engine/acting.py": "whatever an adapter raises is an unknown outcome: the call may have left",
+    "testing/trial.py": "a stranger's adapter may raise anything, and the verdict says what",
     "engine/labour.py": "the loop that serves many runs must outlive what one of them raises",
 }
 """The modules that may catch `Exception`, and why."""
