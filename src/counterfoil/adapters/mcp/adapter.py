@@ -15,7 +15,7 @@ from counterfoil.adapters.mcp.declare import Server
 from counterfoil.adapters.mcp.kinds import TOOLS, Kind, kinds_of
 from counterfoil.adapters.mcp.listing import Listing, pinned
 from counterfoil.adapters.mcp.loop import Loop
-from counterfoil.adapters.mcp.site import Site, Visit, texts_of
+from counterfoil.adapters.mcp.site import Site, Visit
 from counterfoil.core.canonical import canonical
 from counterfoil.core.errors import (
     ContractError,
@@ -188,12 +188,11 @@ class McpAdapter:
                 receipts.meta_of(operation),
                 tool.refused_codes,
             )
-            texts = texts_of(result)
+            receipts.refuse_conflict(tool, result.document)
             if result.is_error:
-                receipts.refuse_error(tool, kind.spec, texts, visit.hidden)
-            document = receipts.document_of(result.structured_content, texts, visit.hidden)
+                receipts.refuse_error(tool, kind.spec, result.texts)
             poststate = await self._poststate(visit)
-        receipt = receipts.done(tool, kind.spec, document, poststate, operation)
+        receipt = receipts.done(tool, kind.spec, result.document, poststate, operation)
         return replace(receipt, committed_at_ms=receipt.committed_at_ms or self._now_ms())
 
     async def _read(self, kind: Kind, operation: Operation) -> Receipt:
@@ -204,12 +203,10 @@ class McpAdapter:
                 result = await visit.call(tool.tool, operation.arguments)
             except UnknownOutcomeError as error:
                 raise UnavailableError(error.message) from error
-            texts = texts_of(result)
             if result.is_error:
-                receipts.refuse_error(tool, kind.spec, texts, visit.hidden)
-            document = receipts.document_of(result.structured_content, texts, visit.hidden)
+                receipts.refuse_error(tool, kind.spec, result.texts)
             poststate = await self._poststate(visit)
-        receipt = receipts.read(tool, kind.spec, document, poststate, operation)
+        receipt = receipts.read(tool, kind.spec, result.document, poststate, operation)
         return replace(receipt, committed_at_ms=self._now_ms())
 
     def _check_tools(self, listing: Listing, operation: Operation) -> None:
@@ -232,9 +229,9 @@ async def _asked(visit: Visit, tool: str, arguments: Mapping[str, Json]) -> Json
         result = await visit.call(tool, arguments)
     except (UnknownOutcomeError, RefusedError) as error:
         raise UnavailableError(f"{tool!r:.80} did not answer: {error.message}") from error
-    if result.is_error or result.structured_content is None:
+    if result.is_error or not result.is_structured:
         raise UnavailableError(f"{tool!r:.80} answered without structured content")
-    return receipts.document_of(result.structured_content, [], visit.hidden)
+    return result.document
 
 
 async def opened(server: Server, site: Site, loop: Loop, now_ms: Callable[[], int]) -> McpAdapter:

@@ -152,6 +152,8 @@ class Tool:
         answer: JSON Pointer to the receipt in the structured content of the call itself.
         fields: Where a receipt holds what.
         replayed: Result that shows an earlier effect of the key.
+        conflict: Result, also one that is an error, that says that the key holds another
+            call.
         passes: Result by which a verification passes.
         is_error_final: Whether an error that the tool itself reports says that nothing
             happened and nothing will. Otherwise such a call is unknown.
@@ -173,6 +175,7 @@ class Tool:
     answer: str = ""
     fields: Fields = Fields()
     replayed: When | None = None
+    conflict: When | None = None
     passes: When | None = None
     is_error_final: bool = False
     refused_codes: tuple[int, ...] = ()

@@ -174,7 +174,7 @@ def _check_tool(tool: Tool) -> None:
         raise ConfigError(f"refused_codes of {name}: {odd[0]} is also said when an answer is lost")
     checked: list[tuple[str, str]] = [("answer", tool.answer)]
     checked += [(f"fields.{each}", getattr(tool.fields, each)) for each in Fields.__annotations__]
-    checked += [("when", when.at) for when in (tool.replayed, tool.passes) if when]
+    checked += [("when", when.at) for when in (tool.replayed, tool.conflict, tool.passes) if when]
     for where, pointer in checked:
         check_pointer(pointer, f"{where} of {name}")
     if tool.look_up is not None:

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from counterfoil.adapters.mcp.declare import Ask, Fields, Http, Server, Tool, Watch
 from counterfoil.adapters.mcp.listing import Listing, pinned
 from counterfoil.adapters.mcp.pointer import at, fits, moment_at, text_at
-from counterfoil.adapters.mcp.variables import without
 from counterfoil.core.canonical import bounded, canonical, digest, storable
 from counterfoil.core.errors import (
     IdempotencyConflictError,
@@ -53,11 +52,6 @@ def arguments_of(tool: Tool, operation: Operation) -> dict[str, Json]:
     texts = {"key": operation.key, "run": operation.run_id, "digest": operation.digest}
     marks = {name: texts[mark] for name, mark in (tool.marks or {}).items()}
     return {**operation.arguments, **marks}
-
-
-def document_of(structured: Json, texts: list[Json], hidden: tuple[str, ...]) -> Json:
-    """Return what a tool answered: structured content, or its blocks where there is none."""
-    return without(texts if structured is None else structured, hidden)
 
 
 def base_of(server: Server) -> str:
@@ -199,7 +193,7 @@ def read(
     )
 
 
-def refuse_error(tool: Tool, spec: KindSpec, texts: list[Json], hidden: tuple[str, ...]) -> None:
+def refuse_error(tool: Tool, spec: KindSpec, texts: Json) -> None:
     """Raise what follows from an error that a tool reports of itself.
 
     Raises:
@@ -207,12 +201,23 @@ def refuse_error(tool: Tool, spec: KindSpec, texts: list[Json], hidden: tuple[st
         UnknownOutcomeError: It may have happened.
     """
     said = " ".join(text_at(block, "/text") for block in texts)
-    quoted = f"{without(said, hidden)!r:.{QUOTED_CHARS_MAX}}"
     if tool.is_error_final or not spec.risk.writes:
-        raise RefusedError(f"{tool.name} is refused by its tool, which says {quoted}")
+        raise RefusedError(
+            f"{tool.name} is refused by its tool, which says {said[:QUOTED_CHARS_MAX]!r}"
+        )
     raise UnknownOutcomeError(
         f"{tool.name} ended with an error of its tool, which does not say what happened"
     )
+
+
+def refuse_conflict(tool: Tool, document: Json) -> None:
+    """Raise that a key holds another call, where the server says so.
+
+    Raises:
+        IdempotencyConflictError: It says so.
+    """
+    if tool.conflict is not None and fits(tool.conflict, document):
+        raise IdempotencyConflictError("the server holds another call under the key")
 
 
 def is_askable(spec: KindSpec) -> bool:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from typing import Any, cast
 
-
 from referencing.exceptions import Unresolvable
 
 from counterfoil.core.errors import ConfigError, ContractError

@@ -11,7 +11,7 @@ import ssl
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from mcp import types
 from mcp.shared.exceptions import MCPError
@@ -23,7 +23,7 @@ from counterfoil.adapters.mcp.http import NO_SESSION, http_streams
 from counterfoil.adapters.mcp.kinds import AMBIGUOUS_CODES
 from counterfoil.adapters.mcp.listing import Listing, listing_of
 from counterfoil.adapters.mcp.stdio import stdio_streams
-from counterfoil.adapters.mcp.variables import resolved
+from counterfoil.adapters.mcp.variables import resolved, without
 from counterfoil.adapters.mcp.wire import Wire
 from counterfoil.core.errors import (
     CounterfoilError,
@@ -63,6 +63,23 @@ def deadline_in(milliseconds: int) -> Deadline:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Result:
+    """What a tool answered, without secrets.
+
+    Attributes:
+        document: Its structured content, or its texts where there is none.
+        texts: Its blocks of content, as JSON.
+        is_structured: Whether there is structured content.
+        is_error: Whether the tool says that it failed.
+    """
+
+    document: Json
+    texts: Json
+    is_structured: bool
+    is_error: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Visit:
     """A session for one operation, with the tools as they are at its beginning.
 
@@ -84,7 +101,7 @@ class Visit:
         arguments: Mapping[str, Json],
         meta: Mapping[str, Json] | None = None,
         refused_codes: tuple[int, ...] = (),
-    ) -> types.CallToolResult:
+    ) -> Result:
         """Call a tool, once.
 
         Raises:
@@ -102,7 +119,7 @@ class Visit:
         )
         if answer.result_type != "complete":
             raise UnknownOutcomeError(f"{tool!r:.80} was answered, and not to its end")
-        return answer
+        return _result(answer, self.hidden)
 
 
 class Site:
@@ -198,6 +215,20 @@ class Site:
             raise
 
 
+def _result(answer: types.CallToolResult, hidden: tuple[str, ...]) -> Result:
+    structured = answer.structured_content
+    blocks = [
+        block.model_dump(mode="json", by_alias=True, exclude_none=True) for block in answer.content
+    ]
+    texts = without(blocks, hidden)
+    return Result(
+        document=texts if structured is None else without(structured, hidden),
+        texts=texts,
+        is_structured=structured is not None,
+        is_error=answer.is_error,
+    )
+
+
 async def _tools(connection: Connection, deadline: Deadline) -> list[types.Tool]:
     tools: list[types.Tool] = []
     cursor: str | None = None
@@ -274,11 +305,3 @@ def _failure(
         error = RefusedError(f"{method} is refused with code {code}")
     error.__cause__ = failed
     return error
-
-
-def texts_of(result: types.CallToolResult) -> list[Json]:
-    """Return the content of a result as JSON."""
-    return [
-        cast("Json", block.model_dump(mode="json", by_alias=True, exclude_none=True))
-        for block in result.content
-    ]
