@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from counterfoil.adapters.git import GitAdapter, open_git
+from counterfoil.adapters.git.pushing import PROBE, PROBE_TEXT
 from counterfoil.core.canonical import canonical, digest, normalise
 from counterfoil.core.intent import EnvironmentState
 from counterfoil.core.receipt import Answer, Fence, LookUp, Receipt, Served
@@ -58,7 +59,7 @@ def git(folder: Path, *words: str, given: str = "", **extra: str) -> str:
 class Scene:
     """A repository on its branch main, with a branch work, and a bare remote that has both."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, *, date: str = "") -> None:
         self.place = place
         self.root = place / "repository"
         self.remote = place / "remote.git"
@@ -68,7 +69,8 @@ class Scene:
         (self.root / "docs").mkdir()
         (self.root / "docs" / "note.md").write_text("old\n")
         git(self.root, "add", "-A")
-        git(self.root, "commit", "-q", "-m", "one")
+        dates = {"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date} if date else {}
+        git(self.root, "commit", "-q", "-m", "one", **dates)
         git(self.root, "branch", "work")
         git(place, "clone", "-q", "--bare", str(self.root), str(self.remote))
         git(self.root, "remote", "add", "origin", self.url)
@@ -83,6 +85,12 @@ class Scene:
         """Return where a ref is, in the repository or at the remote; empty for nowhere."""
         listed = git(place or self.root, "for-each-ref", "--format=%(objectname)", ref)
         return listed.strip()
+
+    def ready(self) -> None:
+        """Let the remote have been pushed to before: it is known to take receipts."""
+        text = PROBE_TEXT.decode()
+        blob = git(self.remote, "hash-object", "-w", "--stdin", given=text)
+        git(self.remote, "update-ref", PROBE, blob)
 
     def made(self, parent: str, message: str, path: str = "made.txt") -> str:
         """Return a commit of somebody that is on no branch."""

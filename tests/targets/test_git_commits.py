@@ -266,8 +266,9 @@ def busy(scene: Scene) -> object:
     hook.write_text("#!/bin/sh\ntouch started\nwhile [ ! -e go ]; do sleep 0.01; done\n")
     hook.chmod(0o755)
     git(scene.root, "config", "core.hooksPath", str(hook.parent))
+    (scene.root / "app.py").write_text("by hand")
     with subprocess.Popen(
-        ["git", "commit", "-q", "--allow-empty", "-m", "by hand"],
+        ["git", "commit", "-q", "-a", "-m", "by hand"],
         cwd=scene.root,
         env=ENVIRONMENT,
         stderr=subprocess.PIPE,

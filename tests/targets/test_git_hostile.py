@@ -313,7 +313,7 @@ def test_a_repository_in_another_object_format_works_alike(tmp_path: Path) -> No
     root = tmp_path / "repository"
     git(tmp_path, "init", "-q", "--bare", "--object-format=sha256", str(root))
     scene = Scene.__new__(Scene)
-    scene.place, scene.root = tmp_path, root
+    scene.place, scene.root, scene.url = tmp_path, root, ""
     arguments = {
         "ref": WORK,
         "parent": "absent",

@@ -170,6 +170,7 @@ def killed_push(scene: Scene, call: Operation) -> None:
     ],
 )
 def test_a_push_that_landed_before_its_client_died_is_adopted(scene: Scene, then: str) -> None:
+    scene.ready()
     hooked(scene, "post-receive", HOOK)
     call = operation(scene.open(), "git.push", push(scene))
     killed_push(scene, call)
@@ -190,6 +191,7 @@ def test_a_push_that_landed_before_its_client_died_is_adopted(scene: Scene, then
 def test_a_push_that_was_held_up_is_sent_again_from_the_same_old_value(
     scene: Scene, row: str
 ) -> None:
+    scene.ready()
     hooked(scene, "pre-receive", HOOK)
     call = operation(scene.open(), "git.push", push(scene))
     killed_push(scene, call)
@@ -266,12 +268,13 @@ def test_a_remote_whose_git_was_killed_between_ref_and_receipt_gets_its_receipt(
 
 
 def test_an_answer_that_is_lost_on_the_way_back_is_found(scene: Scene, server: GitServer) -> None:
+    scene.ready()
     adapter = scene.open()
     call = operation(adapter, "git.push", push(scene))
     server.loses = True
     receipt = adapter.execute(call)
     assert remote_count(scene) == 1
-    assert receipt.replayed
+    assert asked(scene.open(), "git.push").receipt == receipt
     assert adapter.execute(call).id == receipt.id
     assert remote_count(scene) == 1
 
@@ -279,7 +282,7 @@ def test_an_answer_that_is_lost_on_the_way_back_is_found(scene: Scene, server: G
 def test_an_answer_that_is_lost_with_the_remote_is_unknown(
     scene: Scene, server: GitServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-
+    scene.ready()
     adapter, genuine = scene.open(), pushing._pushed
     call = operation(adapter, "git.push", push(scene))
 
@@ -300,6 +303,7 @@ def test_an_answer_that_is_lost_with_the_remote_is_unknown(
 
 
 def test_a_push_that_takes_too_long_is_unknown_and_then_found(scene: Scene) -> None:
+    scene.ready()
     hooked(scene, "post-receive", HOOK)
     adapter = scene.open()
     call = operation(adapter, "git.push", push(scene), timeout_ms=1_500)
@@ -330,10 +334,10 @@ def test_a_remote_that_is_down_is_unavailable_and_nothing_happened(
         pytest.param({"receive.maxInputSize": "10"}, "exit 0", "unpack", id="the remote is full"),
         pytest.param({"receive.advertiseAtomic": "false"}, "exit 0", "atomic", id="no atomic push"),
         pytest.param(
-            {"receive.denyDeletes": "true", "transfer.hideRefs": "refs/counterfoil"},
-            "exit 0",
-            "hidden",
-            id="receipts are not taken",
+            {"receive.hideRefs": "refs/counterfoil"}, "exit 0", "hidden", id="no receipts taken"
+        ),
+        pytest.param(
+            {"uploadpack.hideRefs": "refs/counterfoil"}, "exit 0", "not show", id="none shown"
         ),
     ],
 )
@@ -349,7 +353,24 @@ def test_what_a_remote_refuses_did_not_happen(
     assert isinstance(caught.value, PermissionDeniedError)
     assert asked(adapter, "git.push").answer is Answer.ABSENT
     assert scene.at(WORK, scene.remote) == scene.first
-    assert scene.at("refs/counterfoil/", scene.remote) == ""
+    assert scene.at("refs/counterfoil/receipts/", scene.remote) == ""
+
+
+def test_a_remote_that_takes_the_ref_and_not_the_receipt_is_believed_by_its_ref(
+    scene: Scene,
+) -> None:
+    adapter = scene.open()
+    call = operation(adapter, "git.push", push(scene))
+    do(adapter, "git.push", push(scene, 7), key=Key("an earlier push"))
+    git(scene.remote, "update-ref", WORK, scene.first)
+    git(scene.remote, "config", "receive.hideRefs", "refs/counterfoil")
+    with pytest.raises(UnknownOutcomeError):
+        adapter.execute(call)
+    found = asked(scene.open(), "git.push")
+    assert found.answer is Answer.FOUND
+    assert found.receipt is not None
+    assert found.receipt.result["new"] == scene.at(WORK, scene.remote)
+    assert remote_count(scene) == 1
 
 
 # ---------------------------------------------------------------- others at work
@@ -368,7 +389,7 @@ def test_a_teammate_between_observation_and_call_is_not_overwritten(scene: Scene
 def test_a_teammate_between_the_last_look_and_the_push_is_not_overwritten(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-
+    scene.ready()
     adapter, genuine, theirs = scene.open(), pushing._pushed, list[str]()
     call = operation(adapter, "git.push", push(scene))
 

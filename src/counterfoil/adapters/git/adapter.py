@@ -203,7 +203,9 @@ class GitAdapter:
         """Return the desk of a run, after what killed calls left locked is cleared."""
         desk = refs.desk(self._site, run_id)
         if desk is not None and desk.planned is not None:
-            self._here(run_id, desk.planned.receipt.key, desk, holder)
+            settled = self._here(run_id, desk.planned.receipt.key, desk, holder)
+            if settled is None and desk.is_begun:
+                desk = refs.desk(self._site, run_id)
         locks.clear(self._site, desk_ref(run_id), is_there=desk is not None)
         return desk
 

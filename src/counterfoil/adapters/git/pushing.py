@@ -26,8 +26,10 @@ from counterfoil.core.words import Key, RunId
 TRIES_MAX = 5
 """Pushes of one call: another push may hold the locks of the remote each time."""
 
-ASK_SHARE = 4
-"""A question to the remote may take this part of the time of a call."""
+PROBE = "refs/counterfoil/probe"
+"""Stands at a remote that takes our refs."""
+
+PROBE_TEXT = b"Counterfoil keeps receipts here.\n"
 
 _ALWAYS = ("--porcelain", "--atomic", "--no-follow-tags", "--recurse-submodules=no")
 
@@ -80,9 +82,7 @@ def look(site: Site, run_id: RunId, key: Key, desk: Desk | None, left: Time) -> 
     remote = planned.move.remote
     _place(site, remote, key, Slip(effect=planned), left)
     standing = _standing(site, remote, key, left)
-    if standing is None:
-        raise UnavailableError(f"the receipt of a push to {remote} cannot be written now")
-    return settling.answer(standing, run_id)
+    return outcome if standing is None else settling.answer(standing, run_id)
 
 
 def planned_push(desk: Desk | None, key: Key) -> Effect | None:
@@ -104,6 +104,7 @@ def push(site: Site, planned: Effect, left: Time) -> LookUp:
         UnknownOutcomeError: It may have happened; only a look-up can tell.
     """
     move, receipt = planned.move, planned.receipt
+    _check_takes(site, move.remote, left)
     pairs = (
         (move.ref, move.old, move.new),
         (receipt_ref(receipt.key), "", refs.blob(site, written(Slip(effect=planned)))),
@@ -143,6 +144,30 @@ def bar(site: Site, remote: str, run_id: RunId, key: Key, left: Time) -> LookUp:
             return settling.answer(standing, run_id)
         _place(site, remote, key, barred, left)
     raise UnavailableError(f"{remote} does not take that a key is impossible")
+
+
+def _check_takes(site: Site, remote: str, left: Time) -> None:
+    """Refuse a remote that takes no refs of ours, before any other ref of it is moved.
+
+    A remote that hides such refs refuses them before its transaction begins, and then
+    carries the rest of an atomic push out.
+
+    Raises:
+        PermissionDeniedError: It refuses them, or cannot push atomically.
+        UnavailableError: It did not answer.
+    """
+    if refs.read_remote(site, remote, (PROBE,), left.left_ms):
+        return
+    ran = _pushed(site, remote, ((PROBE, "", refs.blob(site, PROBE_TEXT)),), left)
+    if refs.read_remote(site, remote, (PROBE,), left.left_ms):
+        return
+    reasons = "it does not show them" if ran.is_done else _refusals(ran, 1)
+    if reasons is None:
+        raise UnavailableError(f"{remote} did not answer: {ran.trouble or 'too late':.200}")
+    raise PermissionDeniedError(
+        f"{remote} takes no receipts: {reasons:.300}",
+        move="have it take and show refs below refs/counterfoil/, and push atomically",
+    )
 
 
 def _standing(site: Site, remote: str, key: Key, left: Time) -> Slip | None:

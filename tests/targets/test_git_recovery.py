@@ -1,0 +1,98 @@
+"""Whole runs over a repository and its remote, dead at every instant, and recovered."""
+
+import tempfile
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from counterfoil.core.task import Budgets, Policy, Task, Verification
+from counterfoil.engine.session import Session
+from counterfoil.testing.crash import enumerate_crashes
+from tests.support.git_scene import MAIN, RUNNER, SCOPE, TAG, WORK, Scene, git
+from tests.support.stages import Backend, Form, PlayStage, closing
+
+pytestmark = pytest.mark.timeout(300)  # hundreds of git commands for each death
+
+KINDS = ("git.read", "git.commit", "git.branch", "git.tag", "git.push", "git.check")
+FIRST = "1767319445"
+
+
+def task_of(scene: Scene) -> Task:
+    """Return a task that may do everything, and is done when the remote has the first commit."""
+    return Task(
+        id="release",
+        policy=Policy(permissions=KINDS, scope={"git": SCOPE}),
+        budgets=Budgets(proposals=12, steps=8),
+        verifier=Verification(
+            kind="git.check", arguments={"ref": WORK, "target": scene.first, "remote": "origin"}
+        ),
+    )
+
+
+def release(run: Session) -> None:
+    """Commit, tag and push what was committed."""
+    base = run.do("git.read", ref=WORK)["id"]
+    made = run.do(
+        "git.commit",
+        ref=WORK,
+        parent=base,
+        changes={"app.py": "sound\n"},
+        message="Repair",
+        author=RUNNER,
+    )["new"]
+    run.do("git.tag", ref=TAG, target=made, message="first", tagger=RUNNER)
+    run.do("git.push", remote="origin", ref=WORK, target=made, expected=base)
+    run.verify()
+    run.finish()
+
+
+def effects(scene: Scene) -> tuple[str, ...]:
+    """Name what was done, on the repository and on the remote themselves."""
+    found: list[str] = []
+    for name, place in (("here", scene.root), ("there", scene.remote)):
+        words = ("log", "--author=run@example.org", "--format=%H", f"{scene.first}..{WORK}")
+        found += [f"{name} {line}" for line in git(place, *words).split()]
+    return (*found, *([f"tag {scene.at(TAG)}"] if scene.at(TAG) else []))
+
+
+@contextmanager
+def staged(backend: Backend, folder: Path, form: Form) -> Generator[PlayStage]:
+    """Set a fresh scene up; what every commit depends on is the same in each."""
+    run_id = backend.new_run()
+    place = folder / run_id
+    place.mkdir(parents=True)
+    scene = Scene(place, date=f"@{FIRST} +0000")
+    stage = PlayStage(
+        backend=backend,
+        run_id=run_id,
+        task=task_of(scene),
+        program=release,
+        adapters=lambda: (scene.open(now_ms=backend.clock.now_ms),),
+        count=lambda: effects(scene),
+        look=lambda: [scene.at(ref, at) for ref in (WORK, MAIN, TAG) for at in places(scene)],
+        form=form,
+    )
+    with closing(stage):
+        yield stage
+
+
+def places(scene: Scene) -> tuple[Path, Path]:
+    return (scene.root, scene.remote)
+
+
+@pytest.fixture
+def quick() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        yield Path(folder)
+
+
+@pytest.mark.parametrize("merges", [True, False], ids=["merged", "eager"])
+def test_no_crash_changes_what_becomes_of_a_release(merges: bool, quick: Path) -> None:
+    backend = Backend()
+    tally = enumerate_crashes(
+        lambda: staged(backend, quick, Form(merges=merges)), second_deaths=0.03
+    )
+    assert tally.crashes == len(tally.calls) + 1
+    assert (tally.reviews, tally.double_crashes > 0) == (0, True)
