@@ -353,8 +353,13 @@ def test_a_refusal_whose_answer_was_lost_is_a_refusal(
         assert skus(at) == ()
 
 
-def test_a_settled_key_that_is_proposed_again_is_answered_from_the_record(stdlib: Shop) -> None:
-    with staged(stdlib, Level.DEDUPLICATING, is_watched=False) as (stage, at):
+@pytest.mark.parametrize(
+    ("shop", "level"), [("stdlib", Level.DEDUPLICATING), ("asgi", Level.TRANSACTIONAL)]
+)
+def test_a_settled_key_that_is_proposed_again_is_answered_from_the_record(
+    shop: str, level: Level, request: pytest.FixtureRequest
+) -> None:
+    with staged(request.getfixturevalue(shop), level, is_watched=False) as (stage, at):
         with Keeper(stage.parts()).run(stage.task, stage.run_id) as run:
             for _ in range(2):
                 run.propose(proposal(run, "A-1"))
