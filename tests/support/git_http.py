@@ -3,6 +3,7 @@
 The effect always happens on the real remote; a fault is only in what the client hears.
 """
 
+import base64
 import os
 import subprocess
 import threading
@@ -23,6 +24,7 @@ class GitServer(ThreadingHTTPServer):
         loses: Whether the answer of the next push is lost after it has happened.
         refuses: Whether every request is answered with 503.
         redirects_to: Where every request is sent instead; empty for nowhere.
+        password: What the client must know; empty for nothing.
         asked: What was asked for, in order.
     """
 
@@ -34,6 +36,7 @@ class GitServer(ThreadingHTTPServer):
         self.loses = False
         self.refuses = False
         self.redirects_to = ""
+        self.password = ""
         self.asked: list[str] = []
 
     @property
@@ -66,6 +69,12 @@ class _Request(BaseHTTPRequestHandler):
             self.send_header("Location", f"{self.server.redirects_to}{self.path}")
             self.end_headers()
             return
+        if self.server.password and not self._is_known():
+            self.send_response(401)
+            self.send_header("WWW-Authenticate", 'Basic realm="git"')
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
         head, _, answer = self._run(body).partition(b"\r\n\r\n")
         if self.server.loses and self.path.endswith(f"/{RECEIVE}"):
             self.server.loses = False
@@ -81,6 +90,10 @@ class _Request(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(answer)))
         self.end_headers()
         self.wfile.write(answer)
+
+    def _is_known(self) -> bool:
+        given = self.headers.get("Authorization", "").removeprefix("Basic ")
+        return base64.b64decode(given).decode("ascii").endswith(f":{self.server.password}")
 
     def _run(self, body: bytes) -> bytes:
         path, _, query = self.path.partition("?")

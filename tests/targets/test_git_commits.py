@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from counterfoil.adapters.git.reading import FILE_BYTES_MAX
 from counterfoil.core.errors import (
+    ContractError,
     CounterfoilError,
     FencedError,
     PermissionDeniedError,
@@ -101,8 +103,11 @@ def test_the_dirty_working_tree_of_the_user_stays_as_it_is_to_the_byte(scene: Sc
     assert not (scene.root / ".git" / "index.lock").exists()
 
 
-@pytest.mark.parametrize("how", ["main working tree", "linked working tree"])
+@pytest.mark.parametrize("how", ["main working tree", "linked working tree", "a rebase"])
 def test_a_branch_that_is_checked_out_is_not_moved_under_anybody(scene: Scene, how: str) -> None:
+    if how == "a rebase":
+        (scene.root / ".git" / "rebase-merge").mkdir()
+        (scene.root / ".git" / "rebase-merge" / "head-name").write_text(f"{WORK}\n")
     if how == "linked working tree":
         git(scene.root, "worktree", "add", "-q", str(scene.place / "linked"), "work")
     ref = MAIN if how == "main working tree" else WORK
@@ -113,6 +118,32 @@ def test_a_branch_that_is_checked_out_is_not_moved_under_anybody(scene: Scene, h
     assert asked(scene.open(), "git.commit").answer is Answer.ABSENT
     do(scene.open(may_move_checked_out=True), "git.commit", arguments)
     assert scene.at(ref) != scene.first
+
+
+def test_a_commit_takes_no_commits_off_its_branch(scene: Scene) -> None:
+    adapter = scene.open()
+    new = do(adapter, "git.commit", commit(scene)).result["new"]
+    arguments = commit(scene, parent=scene.first, expected=new)
+    with pytest.raises(PermissionDeniedError, match="does not contain"):
+        do(adapter, "git.commit", arguments, key=Key("key-2"))
+    assert scene.at(WORK) == new
+
+
+def test_a_person_is_shown_what_a_write_would_do(scene: Scene) -> None:
+    adapter, ahead = scene.open(), scene.made(scene.first, "ahead")
+    arguments = commit(scene, changes={"a": "text\n", "b": b"\x00", "docs/note.md": None})
+    move = {"ref": WORK, "target": ahead, "expected": scene.first}
+    shown = adapter.preview("git.branch", move)
+    assert adapter.preview("git.commit", arguments).splitlines() == [
+        f"commit to {WORK} on top of {scene.first}:",
+        "change 1",
+        "+++ a",
+        "text",
+        "+++ b (1 bytes)",
+        "--- delete docs/note.md",
+    ]
+    assert shown == f"move {WORK} from {scene.first} to {ahead}\n{ahead[:7]} ahead"
+    assert len(adapter.preview("git.commit", commit(scene, changes={"a": "x" * 9_000}))) == 8_192
 
 
 @pytest.mark.parametrize(
@@ -194,6 +225,24 @@ def test_a_tag_is_made_once_with_and_without_an_object_of_its_own(scene: Scene) 
         "",
         "notes",
     ]
+
+
+@pytest.mark.parametrize("path", ["no such file", "a missing", "app.py 1", "docs/note.md/x"])
+def test_a_file_that_is_not_there_is_read_as_nothing(scene: Scene, path: str) -> None:
+    read = do(scene.open(), "git.read", {"ref": MAIN, "path": path}, key=Key(""))
+    assert read.result == {"ref": MAIN, "id": scene.first, "content": None}
+
+
+def test_a_file_beyond_the_bound_is_refused_and_one_at_it_is_read(scene: Scene) -> None:
+    for size in (FILE_BYTES_MAX, FILE_BYTES_MAX + 1):
+        (scene.root / f"{size}").write_bytes(b"x" * size)
+    git(scene.root, "add", "-A")
+    git(scene.root, "commit", "-q", "-m", "large")
+    adapter = scene.open()
+    at = {"ref": MAIN, "path": f"{FILE_BYTES_MAX}"}
+    assert len(do(adapter, "git.read", at, key=Key("")).result["content"]) == FILE_BYTES_MAX
+    with pytest.raises(ContractError, match=f"bound is {FILE_BYTES_MAX}"):
+        do(adapter, "git.read", {**at, "path": f"{FILE_BYTES_MAX + 1}"}, key=Key(""))
 
 
 def test_a_symbolic_ref_is_refused_since_it_moves_another(scene: Scene) -> None:
@@ -289,9 +338,11 @@ def test_an_index_that_somebody_holds_is_reported_and_left(
     adapter = scene.open()
     do(adapter, "git.commit", commit(scene))
     (shown,) = adapter.locks(LOCAL)
-    facts = adapter.observe(LOCAL).facts["locks"]
-    assert (shown.path, shown.owner) == ("index.lock", lock.owner())
-    assert facts == [{"path": shown.path, "owner": shown.owner, "since_ms": shown.since_ms}]
+    (fact,) = adapter.observe(LOCAL).facts["locks"]
+    owner, since_ms = lock.owner(), lock.stat().st_mtime_ns // 1_000_000
+    assert shown.startswith(f"index.lock is {max(0, NOW_MS - since_ms) // 1000} s old and belongs")
+    assert shown.endswith(f"to {owner}; git is at work there as pid {busy.pid}")
+    assert fact == {"path": "index.lock", "owner": owner, "since_ms": since_ms}
     assert lock.read_bytes() == before
     (scene.root / "go").touch()
     busy.communicate(timeout=30)

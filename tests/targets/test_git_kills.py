@@ -83,22 +83,25 @@ def _scene(folder: Path, kind: str) -> tuple[Scene, Operation]:
     return scene, call
 
 
-@pytest.mark.parametrize("how", ["before", "after"])
 @pytest.mark.parametrize("kind", ["git.commit", "git.push"])
-def test_a_worker_killed_around_any_git_command_leaves_one_effect_or_none(
-    kind: str, how: str, worker: Worker, quick: Path
+def test_a_worker_killed_between_any_two_git_commands_leaves_one_effect_or_none(
+    kind: str, worker: Worker, quick: Path
 ) -> None:
     ends: Counter[Answer] = Counter()
-    for at in range(COMMANDS_MAX):
-        scene, call = _scene(quick / str(at), kind)
+    moments = [("before", at) for at in range(COMMANDS_MAX)]
+    for how, at in moments:
+        scene, call = _scene(quick / f"{how} {at}".replace(" ", "-"), kind)
         ended = worker.work(scene, how, at)
-        if ended != KILLED:
+        if how == "before" and ended != KILLED:
             assert ended == 0
-            break
-        ends[expect_one_end(scene, call, is_at_remote=kind == "git.push")] += 1
+            del moments[moments.index((how, at)) + 1 :]
+            moments.append(("after", at - 1))
+        else:
+            assert ended == KILLED
+            ends[expect_one_end(scene, call, is_at_remote=kind == "git.push")] += 1
         shutil.rmtree(scene.place)
     assert ends[Answer.ABSENT] > 5
-    assert ends[Answer.FOUND] > (-1 if how == "before" else 0)
+    assert ends[Answer.FOUND] >= 1
 
 
 def _with_killed_git(scene: Scene, at: int) -> None:

@@ -470,6 +470,25 @@ def test_a_remote_that_sends_us_elsewhere_is_not_followed(
         assert other.asked == []
 
 
+def test_a_password_comes_by_a_program_and_stands_in_no_record(
+    scene: Scene, server: GitServer
+) -> None:
+    server.password = "a well kept secret"
+    with pytest.raises(UnavailableError):
+        scene.open().observe(SCOPE)
+    program = scene.place / "ask"
+    program.write_text(f'#!/bin/sh\necho "{server.password}"\n')
+    program.chmod(0o755)
+    adapter = scene.open(environment={"GIT_ASKPASS": str(program)})
+    receipt = do(adapter, "git.push", push(scene))
+    names = git(scene.root, "for-each-ref", "--format=%(objectname)", "refs/counterfoil")
+    names += "\n" + git(scene.remote, "for-each-ref", "--format=%(objectname)", "refs/counterfoil")
+    kept = [git(scene.root, "cat-file", "-p", name) for name in names.split()]
+    assert remote_count(scene) == 1
+    assert len(kept) >= 3
+    assert not any(server.password in text for text in (*kept, repr(receipt)))
+
+
 def test_a_remote_that_was_not_named_is_refused(scene: Scene) -> None:
     adapter = scene.open()
     with pytest.raises(PermissionDeniedError, match="remotes"):

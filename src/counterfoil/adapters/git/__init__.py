@@ -15,12 +15,11 @@ from pathlib import Path
 
 from counterfoil.adapters.git.adapter import GitAdapter
 from counterfoil.adapters.git.kinds import PUSH_MS
-from counterfoil.adapters.git.locks import Lock
 from counterfoil.adapters.git.site import open_site
 from counterfoil.core.errors import ConfigError, ContractError
 from counterfoil.core.words import identifier
 
-__all__ = ["GitAdapter", "Lock", "open_git"]
+__all__ = ["GitAdapter", "open_git"]
 
 _URL = re.compile(r"(?P<scheme>file|git|https?|ssh)://(?P<at>[^/@]*@)?[^@\s]*")
 
@@ -42,15 +41,13 @@ def open_git(
     Args:
         repository: A bare repository, or one with a working tree, which stays as it is.
         now_ms: Clock for receipts, UTC, in milliseconds.
-        remotes: URLs by name: "file", "git", "http", "https" or "ssh". The repository's
-            own remotes are not used. All are asked for receipts of pushes, so name
-            only those that runs need.
+        remotes: URLs by name; the repository's own remotes are not used. All are asked
+            for receipts of pushes, so name only those that runs need.
         account: Account to report with each state.
         environment: Variables for git, such as SSH_AUTH_SOCK or GIT_ASKPASS: the way to
             credentials, which stand in no URL and no record.
-        push_ms: Longest push, in milliseconds; below the term of a lease.
-        trusts_repository: Whether hooks, configuration and alternates of the repository
-            apply, with whatever they run.
+        push_ms: Longest push, in milliseconds, at least 1; below the term of a lease.
+        trusts_repository: Whether its hooks, configuration and alternates apply.
         may_move_checked_out: Whether a branch may move that is checked out somewhere.
         pause: Waits for so many seconds, between two tries for the lock.
 
@@ -59,16 +56,13 @@ def open_git(
             program must have put there, or a URL or time is out of bounds.
         UnavailableError: Something cannot be opened now.
     """
-    program = shutil.which("git")
-    if program is None:
-        raise ConfigError("there is no git program", move="install git 2.36 or later")
     if push_ms < 1:
         raise ConfigError(f"push_ms is {push_ms}, the least is 1")
     for name, url in (remotes or {}).items():
         _check_remote(name, url)
     site = open_site(
         repository,
-        program=program,
+        program=_program(),
         remotes=remotes or {},
         environment=environment or {},
         trusts=trusts_repository,
@@ -81,6 +75,13 @@ def open_git(
         push_ms=push_ms,
         may_move_checked_out=may_move_checked_out,
     )
+
+
+def _program() -> str:
+    program = shutil.which("git")
+    if program is None:
+        raise ConfigError("there is no git program", move="install git 2.36 or later")
+    return program
 
 
 def _check_remote(name: str, url: str) -> None:

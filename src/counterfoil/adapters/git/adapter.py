@@ -79,13 +79,14 @@ class GitAdapter:
         """`git.read`, `git.check`, `git.commit`, `git.branch`, `git.tag` and `git.push`."""
         return self._kinds
 
-    def locks(self, scope: Mapping[str, tuple[str, ...]]) -> tuple[locks.Lock, ...]:
-        """Return the locks that stand in the repository, with their owners and times.
+    def locks(self, scope: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+        """Return the locks that stand in the repository: where, how old, whose, who is there.
 
         Raises:
             UnavailableError: They cannot be looked at.
         """
-        return locks.standing(self._site, refs.scoped(scope, kinds.REFS))
+        found = locks.standing(self._site, refs.scoped(scope, kinds.REFS))
+        return tuple(locks.described(self._site, lock) for lock in found)
 
     def take(self, run_id: RunId, fence: Fence) -> Served | None:
         """Raise the run's fence, and return what was served last.
@@ -166,25 +167,24 @@ class GitAdapter:
             UnavailableError: The repository, or the remote of a push, cannot be used now.
         """
         site, left = self._site, time_of(self._spec(kind).call_ms)
-        barred = Slip(barred=Barred(run_id=run_id, key=key))
         with turn(site) as holder:
             desk = self._desk(run_id, holder)
             check_fence(desk, run_id, fence)
             kept = replace(desk, fence=fence) if desk else Desk(run_id=run_id, fence=fence)
             refs.set_desk(site, kept, holder)
             answer = self._here(run_id, key, desk, holder)
-            if answer is not None and answer.receipt is not None:
-                return answer
-            planned = pushing.planned_push(desk, key)
-            if planned is not None:
-                remote = planned.move.remote
-                answer = pushing.bar(site, remote, run_id, key, left)
-                if answer.answer is not Answer.ABSENT:
-                    return answer
-            if settling.on_record(site, run_id, key) is None:
+        planned = pushing.planned_push(desk, key)
+        if planned is not None:
+            answer = pushing.bar(site, planned.move.remote, run_id, key, left)
+        if answer is not None and answer.receipt is not None:
+            return answer
+        with turn(site) as holder:
+            standing = settling.on_record(site, run_id, key)
+            if standing is None:
                 locks.clear(site, receipt_ref(key), is_there=False)
+                barred = Slip(barred=Barred(run_id=run_id, key=key))
                 refs.set_slip(site, key, barred, holder)
-            return ABSENT
+            return standing or ABSENT
 
     def preview(self, kind: str, arguments: dict[str, Json]) -> str:
         """Return what a write would change, as a text for people.

@@ -1,6 +1,7 @@
 """Refs of the repository and of remotes: read, compared and moved, always by full name."""
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -26,6 +27,11 @@ from counterfoil.core.errors import (
     UnavailableError,
 )
 from counterfoil.core.words import Key, RunId
+
+HEADER_BYTES_MAX = 1024
+"""What git says before the content of an object."""
+
+_HEADER = re.compile(rb"(blob|tree|commit|tag) ([0-9]+)")
 
 REMOTE_BYTES_MAX = 64 * 1024
 """What a remote may say of the few refs that it is asked for."""
@@ -105,19 +111,20 @@ def content(site: Site, name: str, bytes_max: int) -> tuple[str, bytes] | None:
     """
     ran = site.git.run(
         "cat-file",
-        "--batch-check=%(objectname) %(objecttype) %(objectsize)",
+        "--batch=%(objecttype) %(objectsize)",
         given=f"{name}\n".encode(),
+        out_bytes_max=bytes_max + HEADER_BYTES_MAX,
     )
-    said = answer_of(ran, "an object cannot be read").split(" ")
-    if len(said) != 3:
+    header, _, rest = ran.out.partition(b"\n")
+    found = _HEADER.fullmatch(header)
+    if found is None and ran.is_done:
         return None
-    object_id, kind, size = said
-    if int(size) > bytes_max:
+    size = int(found[2]) if found else 0
+    if size > bytes_max:
         raise ContractError(f"{name:.120} has {size} bytes, the bound is {bytes_max}")
-    ran = site.git.run("cat-file", kind, object_id, out_bytes_max=bytes_max + 1)
-    if not ran.is_done:
-        raise UnavailableError(f"an object cannot be read: {ran.trouble:.200}")
-    return kind, ran.out
+    if found is None or not ran.is_done or len(rest) <= size:
+        raise UnavailableError(f"an object cannot be read: {ran.trouble or 'too late':.200}")
+    return found[1].decode("ascii"), rest[:size]
 
 
 def desk(site: Site, run_id: RunId) -> Desk | None:

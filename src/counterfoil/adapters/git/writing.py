@@ -34,6 +34,9 @@ from counterfoil.ports import PREVIEW_CHARS_MAX, Operation
 HEAD_BYTES_MAX = 4096
 """What a HEAD file holds: one ref name or one object id."""
 
+_HEADS = ("HEAD", "rebase-merge/head-name", "rebase-apply/head-name")
+"""Files that say which branch a working tree is on, or comes back to."""
+
 CUT = "\n… (cut here)"
 
 
@@ -66,6 +69,8 @@ def intended(
             given = kinds.arguments_of(kinds.Commit, arguments)
             old = _expected(places, given.ref, given.expected or given.parent)
             _check_checked_out(site, given.ref, may_move_checked_out=may_move_checked_out)
+            if old and old != given.parent:
+                _check_advance(site, given.ref, old, given.parent, is_forced=False)
             return Move(ref=given.ref, old=old, new=objects.commit(site, given))
         case kinds.BRANCH:
             branch = kinds.arguments_of(kinds.Branch, arguments)
@@ -118,12 +123,11 @@ def _check_checked_out(site: Site, ref: str, *, may_move_checked_out: bool) -> N
     Their index would look as if they had taken our change back, and their next commit
     would do so.
     """
-    heads = [folder / "HEAD" for folder in locks.worktrees(site)]
-    if not site.is_bare:
-        heads.append(site.common / "HEAD")
-    for head in heads:
-        if not may_move_checked_out and _head(head) == f"ref: {ref}":
-            where = head.parent.relative_to(site.common.parent).as_posix()
+    folders = locks.worktrees(site) if site.is_bare else (site.common, *locks.worktrees(site))
+    for folder in folders:
+        held = {_head(folder / name) for name in _HEADS}
+        if not may_move_checked_out and held & {ref, f"ref: {ref}"}:
+            where = folder.relative_to(site.common.parent).as_posix()
             raise PermissionDeniedError(
                 f"{ref} is checked out by the working tree of {where}",
                 move="work on a branch of its own, or allow it when the adapter is opened",
@@ -250,7 +254,7 @@ def _change(path: str, value: Json) -> str:
     if value is None:
         return f"--- delete {path}"
     if isinstance(value, str):
-        return f"+++ {path}\n{value}"
+        return f"+++ {path}\n{value.rstrip()}"
     return f"+++ {path} ({len(native(value))} bytes)"
 
 
@@ -265,4 +269,4 @@ def _log(site: Site, expected: str, target: str) -> str:
         target,
         *beyond,
     )
-    return ran.out.decode("utf-8", "replace") if ran.is_done else ""
+    return ran.out.decode("utf-8", "replace").rstrip() if ran.is_done else ""
