@@ -71,3 +71,4 @@ async def _ended(last: Coroutine[Any, Any, None]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.get_running_loop().shutdown_default_executor()

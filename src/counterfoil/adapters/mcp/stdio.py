@@ -24,6 +24,9 @@ from counterfoil.core.errors import UnavailableError
 POLLS, POLL_SECONDS = 100, 0.01
 """A second, from the end of its input to the end of a server that does not end by itself."""
 
+CHATTER_LINES_MAX = 100
+"""Lines that are no messages: a greeting is forgiven, and no log on the wrong stream."""
+
 Incoming = MemoryObjectSendStream[SessionMessage | Exception]
 Outgoing = MemoryObjectReceiveStream[SessionMessage]
 Streams = tuple[
@@ -42,7 +45,7 @@ async def stdio_streams(
     """
     child = _started(command, environment, folder)
     try:
-        reader, writer = await _pipes(child)
+        reader, listening, writer = await _pipes(child)
         arriving, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         write, leaving = anyio.create_memory_object_stream[SessionMessage](0)
         async with anyio.create_task_group() as tasks:
@@ -54,6 +57,7 @@ async def stdio_streams(
                 tasks.cancel_scope.cancel()
                 for stream in (read, write):
                     stream.close()
+                listening.close()
                 writer.close()
     finally:
         with anyio.CancelScope(shield=True):
@@ -83,29 +87,35 @@ def _started(
 
 async def _pipes(
     child: subprocess.Popen[bytes],
-) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+) -> tuple[asyncio.StreamReader, asyncio.ReadTransport, asyncio.StreamWriter]:
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=MESSAGE_BYTES_MAX)
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), child.stdout)
+    listening, _ = await loop.connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), child.stdout
+    )
     transport, protocol = await loop.connect_write_pipe(
         asyncio.streams.FlowControlMixin, child.stdin
     )
-    return reader, asyncio.StreamWriter(transport, protocol, None, loop)
+    return reader, listening, asyncio.StreamWriter(transport, protocol, None, loop)
 
 
 async def _read(reader: asyncio.StreamReader, arriving: Incoming) -> None:
-    """Hand on one message a line; a line beyond the bound, or no message, is the end."""
+    """Hand on one message a line; a line beyond the bound is the end, and too much chatter."""
+    chatter = 0
     async with arriving:
         with suppress(
             asyncio.IncompleteReadError,
             asyncio.LimitOverrunError,
             anyio.BrokenResourceError,
             OSError,
-            ValueError,
         ):
-            while True:
+            while chatter <= CHATTER_LINES_MAX:
                 line = await reader.readuntil(b"\n")
-                message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+                try:
+                    message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+                except ValueError:
+                    chatter += 1
+                    continue
                 await arriving.send(SessionMessage(message))
 
 
