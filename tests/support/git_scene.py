@@ -64,7 +64,7 @@ class Scene:
         self.root = place / "repository"
         self.remote = place / "remote.git"
         self.url = f"file://{self.remote}"
-        git(place, "init", "-q", "-b", "main", str(self.root))
+        git(place, "init", "-q", "--template=", "-b", "main", str(self.root))
         (self.root / "app.py").write_text("broken\n")
         (self.root / "docs").mkdir()
         (self.root / "docs" / "note.md").write_text("old\n")
@@ -72,7 +72,7 @@ class Scene:
         dates = {"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date} if date else {}
         git(self.root, "commit", "-q", "-m", "one", **dates)
         git(self.root, "branch", "work")
-        git(place, "clone", "-q", "--bare", str(self.root), str(self.remote))
+        git(place, "clone", "-q", "--template=", "--bare", str(self.root), str(self.remote))
         git(self.root, "remote", "add", "origin", self.url)
         self.first = git(self.root, "rev-parse", "HEAD")
 

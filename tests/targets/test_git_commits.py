@@ -171,9 +171,11 @@ def test_a_path_that_is_no_plain_file_is_refused(
     assert scene.commits() == 0
 
 
+ODD = ("-x", "--output=x", "a b", "a'\"$(touch x);`id`", "ä", "a*?[", "%s%n", ":(top)x", "=x,y")
+
+
 @pytest.mark.parametrize(
-    "text",
-    ["-x", "--output=x", "a b", "a'\"$(touch x);`id`", "ä", "a*?[", "%s%n", ":(top)x", "=x,y"],
+    "text", [pytest.param(text, id=f"T26 T28 {number}") for number, text in enumerate(ODD)]
 )
 def test_names_that_look_like_options_or_commands_are_data(scene: Scene, text: str) -> None:
     arguments = commit(
@@ -437,6 +439,36 @@ def test_a_disk_that_fails_gets_no_effect_or_one(
         else:
             assert receipt.result["new"] == scene.at(WORK)
     expect_one_end(scene, call)
+
+
+def test_records_outlive_what_the_user_does_to_keep_the_repository_small(scene: Scene) -> None:
+    adapter = scene.open()
+    receipt = do(adapter, "git.commit", commit(scene))
+    git(scene.root, "pack-refs", "--all", "--prune")
+    git(scene.root, "gc", "-q", "--prune=now")
+    assert asked(scene.open(), "git.commit").receipt == receipt
+    assert adapter.take(RUN, NEWER) == receipt.served
+    do(adapter, "git.commit", commit(scene, 2), key=Key("key-2"), fence=NEWER)
+    assert scene.commits() == 2
+    git(scene.root, "fsck", "--strict")
+
+
+def test_a_check_tells_what_a_ref_contains(scene: Scene) -> None:
+    adapter, ahead = scene.open(), scene.made(scene.first, "ahead")
+    git(scene.root, "update-ref", WORK, ahead)
+
+    def passes(ref: str, target: str, **more: str) -> bool:
+        arguments = {"ref": ref, "target": target, **more}
+        return bool(do(adapter, "git.check", arguments, key=Key("")).result["passed"])
+
+    assert passes(WORK, ahead)
+    assert passes(WORK, scene.first)
+    assert not passes(MAIN, ahead)
+    assert not passes(TAG, ahead)
+    assert not passes(WORK, ahead, remote="origin")
+    scene.teammate_pushes()
+    with pytest.raises(UnavailableError, match="cannot be told"):
+        passes(WORK, ahead, remote="origin")
 
 
 def test_a_record_that_somebody_wrote_over_is_an_alarm_and_no_absence(scene: Scene) -> None:

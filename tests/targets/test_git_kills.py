@@ -112,7 +112,13 @@ def _with_killed_git(scene: Scene, at: int) -> None:
     program.chmod(0o755)
 
 
-@pytest.mark.parametrize("how", ["within", "both"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param("within", id="C23 a c git alone"),
+        pytest.param("both", id="C23 a c git and its worker"),
+    ],
+)
 def test_a_git_killed_within_its_transaction_leaves_one_effect_or_none(
     how: str, worker: Worker, quick: Path
 ) -> None:

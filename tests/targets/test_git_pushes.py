@@ -139,6 +139,18 @@ def test_a_tag_is_pushed_like_a_branch(scene: Scene) -> None:
     assert scene.at(TAG, scene.remote) == scene.first
 
 
+def test_a_receipt_is_fetched_where_it_is_no_longer_at_hand(
+    scene: Scene, server: GitServer
+) -> None:
+    receipt = do(scene.open(), "git.push", push(scene))
+    kept = scene.at("refs/counterfoil/receipts/", scene.remote)
+    git(scene.root, "gc", "-q", "--prune=now")
+    assert "missing" in git(scene.root, "cat-file", "--batch-check", given=kept)
+    assert asked(scene.open(), "git.push").receipt == receipt
+    assert not (scene.root / ".git" / "FETCH_HEAD").exists()
+    assert scene.open().observe(SCOPE).state == receipt.poststate
+
+
 # ---------------------------------------------------------------- C21
 
 

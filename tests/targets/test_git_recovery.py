@@ -90,6 +90,6 @@ def quick() -> Iterator[Path]:
 
 def test_no_crash_changes_what_becomes_of_a_release(quick: Path) -> None:
     backend = Backend()
-    tally = enumerate_crashes(lambda: staged(backend, quick, Form()), second_deaths=0.01)
+    tally = enumerate_crashes(lambda: staged(backend, quick, Form()), second_deaths=0.0)
     assert tally.crashes == len(tally.calls) + 1
-    assert (tally.reviews, tally.double_crashes > 0) == (0, True)
+    assert (len(tally.calls) > 30, tally.reviews) == (True, 0)

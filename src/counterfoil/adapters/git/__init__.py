@@ -44,8 +44,7 @@ def open_git(
         remotes: URLs by name; the repository's own remotes are not used. All are asked
             for receipts of pushes, so name only those that runs need.
         account: Account to report with each state.
-        environment: Variables for git, such as SSH_AUTH_SOCK or GIT_ASKPASS: the way to
-            credentials, which stand in no URL and no record.
+        environment: Variables for git, such as GIT_ASKPASS: the one way to credentials.
         push_ms: Longest push, in milliseconds, at least 1; below the term of a lease.
         trusts_repository: Whether its hooks, configuration and alternates apply.
         may_move_checked_out: Whether a branch may move that is checked out somewhere.
