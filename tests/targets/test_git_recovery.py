@@ -92,4 +92,4 @@ def test_no_crash_changes_what_becomes_of_a_release(quick: Path) -> None:
     backend = Backend()
     tally = enumerate_crashes(lambda: staged(backend, quick, Form()), second_deaths=0.0)
     assert tally.crashes == len(tally.calls) + 1
-    assert (len(tally.calls) > 30, tally.reviews) == (True, 0)
+    assert (tally.calls.count("adapter.execute"), tally.reviews) == (5, 0)
