@@ -1,4 +1,4 @@
-"""Real workers, killed before each call of a port and each move of a session with a server."""
+"""Real workers, killed by SIGKILL before each call of a port and each move of a session."""
 
 import json
 import os

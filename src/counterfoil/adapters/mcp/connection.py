@@ -6,20 +6,19 @@ or by another way, meets nobody who waits for it.
 
 import asyncio
 import itertools
-from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from mcp import ClientSession
-from mcp.shared.dispatcher import CallOptions
 from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
-from mcp.types import METHOD_NOT_FOUND, UNSUPPORTED_PROTOCOL_VERSION, RequestId
+from mcp.types import METHOD_NOT_FOUND, UNSUPPORTED_PROTOCOL_VERSION
 
 from counterfoil.adapters.mcp.wire import Wire
 from counterfoil.core.errors import CounterfoilError, UnavailableError
+from counterfoil.core.words import Json
 
 
 @dataclass(kw_only=True, slots=True)
@@ -44,23 +43,15 @@ class Dispatcher(JSONRPCDispatcher[Any]):
         super().__init__(*streams)
         self._names = (f"{session}-{number}" for number in itertools.count(1))
 
-    async def send_raw_request(
-        self,
-        method: str,
-        params: Mapping[str, Any] | None,
-        opts: CallOptions | None = None,
-        *,
-        _related_request_id: RequestId | None = None,
-    ) -> dict[str, Any]:
+    async def send_raw_request(self, method: str, *given: Json, **named: Json) -> dict[str, Any]:
         """Send a request under an id of this session."""
         name = next(self._names)
         request = making.get()
         if request is not None:
             request.name = name
-        named: CallOptions = {**(opts or {}), "request_id": name}
-        return await super().send_raw_request(
-            method, params, named, _related_request_id=_related_request_id
-        )
+        call = {**dict(zip(("params", "opts"), given, strict=False)), **named}
+        call["opts"] = {**(call.get("opts") or {}), "request_id": name}
+        return await super().send_raw_request(method, **call)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -88,13 +79,18 @@ class Connection:
         Raises:
             UnavailableError: There is no session; no tool was called.
         """
-        ready: asyncio.Future[ClientSession] = asyncio.get_running_loop().create_future()
-        self._task = asyncio.create_task(self._hold(streams, ready))
+        ready = asyncio.Event()
+        self._task = task = asyncio.create_task(self._hold(streams, ready))
+        task.add_done_callback(self._note_end)
+        waiting = asyncio.create_task(ready.wait())
         try:
-            self._session = await ready
-        except BaseException:
-            self.retire()
-            raise
+            await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+            if not ready.is_set():
+                self.retire()
+        if not ready.is_set():
+            raise _refusal(None if task.cancelled() else task.exception())
 
     @property
     def session(self) -> ClientSession:
@@ -131,26 +127,23 @@ class Connection:
         if self._task is not None:
             await asyncio.wait({self._task})
 
+    def _note_end(self, task: "asyncio.Task[None]") -> None:
+        self.is_retired = True
+        if not task.cancelled():
+            task.exception()
+
     async def _hold(
-        self,
-        streams: AbstractAsyncContextManager[tuple[Any, Any]],
-        ready: "asyncio.Future[ClientSession]",
+        self, streams: AbstractAsyncContextManager[tuple[Any, Any]], ready: asyncio.Event
     ) -> None:
         """Hold the session open until it is to end: it ends in the task that began it."""
-        try:
-            async with (
-                streams as pair,
-                ClientSession(dispatcher=Dispatcher(pair, self.name)) as session,
-            ):
-                await _shake_hands(session)
-                if not ready.done():
-                    ready.set_result(session)
-                await self._ends.wait()
-        except BaseException as error:  # noqa: BLE001 - whatever it was, the session is over
-            if not ready.done():
-                ready.set_exception(_refusal(error))
-        finally:
-            self.is_retired = True
+        async with (
+            streams as pair,
+            ClientSession(dispatcher=Dispatcher(pair, self.name)) as session,
+        ):
+            await _shake_hands(session)
+            self._session = session
+            ready.set()
+            await self._ends.wait()
 
 
 async def _shake_hands(session: ClientSession) -> None:
@@ -162,7 +155,7 @@ async def _shake_hands(session: ClientSession) -> None:
         await session.discover()
 
 
-def _refusal(error: BaseException) -> CounterfoilError:
+def _refusal(error: BaseException | None) -> CounterfoilError:
     """Return the reason why there is no session, as a person can be told."""
     while isinstance(error, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", error)  # isinstance says no more

@@ -28,7 +28,7 @@ def checker(schema: dict[str, Any], marks: Mapping[str, str]) -> Callable[[dict[
         ConfigError: The schema is none, or takes no argument of a mark's name.
     """
     properties = schema.get("properties")
-    known = cast("dict[str, Any]", properties) if isinstance(properties, dict) else {}
+    known = cast("dict[str, Any]", properties) if isinstance(properties, dict) else {}  # of JSON
     if missing := sorted(set(marks) - set(known)):
         raise ConfigError(f"the tool takes no argument {missing[0]!r:.80}, which is marked")
     kind = _validators.validator_for(schema)
