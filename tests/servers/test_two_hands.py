@@ -87,7 +87,9 @@ def test_of_two_commits_of_one_generation_one_is_the_next_checkpoint(pair: str, 
     assert [each["codes"] for each in told] == [[LOST, DONE]] * len(SEEDS)
     for each in told:
         (words,) = last_words(each, LOST)
-        assert words.startswith(f"{LEASE_LOST}the run is held by second under lease 2")
+        # The loser may look when the winner has ended the run, and has let go of it.
+        said = words.removeprefix(f"{LEASE_LOST}the run is held by ")
+        assert said.startswith(("second under lease 2", "nobody under lease 2"))
 
 
 # ---------------------------------------------------------------- late results
