@@ -217,7 +217,9 @@ class Settler:
             receipt=verdict.receipt, was_recovered=not is_live, observed=verdict.observed
         )
         step = apply(ledger.run, given, rules)
-        may_ride = ledger.parts.merges and is_live and pending.level in ASKABLE
+        spec = rules.kinds[pending.intent.kind]
+        is_askable = pending.level in ASKABLE and spec.has_look_up
+        may_ride = ledger.parts.merges and is_live and is_askable
         if may_ride and not step.run.phase.has_ended:
             ledger.stage(step)
         else:
