@@ -15,10 +15,11 @@ from counterfoil.adapters.http.asking import Site, Wanted, call_request
 from counterfoil.adapters.http.declare import Meaning, Service
 from counterfoil.adapters.http.kinds import Kind, address_of, has_body, kinds_of
 from counterfoil.adapters.http.pointer import at
-from counterfoil.adapters.http.questions import asked, lacks_marks, receipt_of, unseen, watched
+from counterfoil.adapters.http.questions import asked, lacks_marks, receipt_of, watched
 from counterfoil.adapters.http.wire import Answer, Deadline, Exchange, deadline_in
 from counterfoil.core.canonical import bounded, canonical
 from counterfoil.core.errors import (
+    ConfigError,
     ContractError,
     CounterfoilError,
     IdempotencyConflictError,
@@ -30,7 +31,7 @@ from counterfoil.core.intent import EnvironmentState, KindSpec
 from counterfoil.core.receipt import Answer as Said
 from counterfoil.core.receipt import Fence, LookUp, Receipt, Served, unknown
 from counterfoil.core.task import PATHS, covers
-from counterfoil.core.words import Json, Key, Level, RunId
+from counterfoil.core.words import Json, Key, RunId
 from counterfoil.ports import Observation, Operation
 
 ASK_AGAIN_SECONDS = 0.1
@@ -63,6 +64,7 @@ class HttpAdapter:
         self._kinds = kinds_of(service)
         origins = sorted({kind.url.origin for kind in self._kinds.values()} - {""})
         self._instance = service.instance or " ".join(origins)[:200] or f"http:{service.name}"
+        self._place: receipts.Place | None = None
 
     @property
     def name(self) -> str:
@@ -91,9 +93,11 @@ class HttpAdapter:
     def observe(self, scope: Mapping[str, tuple[str, ...]]) -> Observation:
         """Return the environment as `watch` shows it; without one, its identity alone.
 
-        The fact `answer` is what was answered.
+        The fact `answer` is what was answered. Where the service keeps receipts, its
+        journal is part of the instance, and the client that it knows is the account.
 
         Raises:
+            ConfigError: The receipts of the service hold less than was declared.
             UnavailableError: It cannot be looked at.
         """
         return self._look(deadline_in(self._service.ask_ms))
@@ -111,12 +115,15 @@ class HttpAdapter:
 
         Raises:
             ContractError: The kind is unknown or its arguments are out of contract.
+            ConfigError: The receipts of the service hold less than was declared; nothing
+                happened.
             FencedError: The service knows a newer lease.
             IdempotencyConflictError: The key holds another request, intent or run.
             PermissionDeniedError: It is out of scope, leads to an address that may not
                 be called, or the service refuses access.
             StaleObservationError: The service compared `If-Match`, and it moved.
-            RefusedError: The service says that nothing happened.
+            RefusedError: The service says that nothing happened, or the state it is built
+                on has no ETag to send.
             UnavailableError: No byte was sent, or the service puts it off.
             UnknownOutcomeError: It may have happened.
         """
@@ -145,8 +152,11 @@ class HttpAdapter:
         deadline = deadline_in(known.spec.call_ms)
         wanted = Wanted(kind=known, run_id=run_id, key=key, deadline=deadline)
         try:
-            return receipts.forbid(self._site, wanted, fence)
-        except (UnavailableError, UnknownOutcomeError, PermissionDeniedError) as error:
+            place = self._place or self._described(deadline)
+            return receipts.forbid(
+                self._site, wanted, fence, place, lambda: self._look(deadline).state
+            )
+        except (ConfigError, UnavailableError, UnknownOutcomeError, PermissionDeniedError) as error:
             return unknown(error.message)
 
     def preview(self, kind: str, arguments: dict[str, Json]) -> str:
@@ -170,7 +180,10 @@ class HttpAdapter:
         self._site.exchange.client.close()
 
     def _write(self, kind: Kind, operation: Operation, deadline: Deadline) -> Receipt:
-        request = call_request(self._service, kind, operation, deadline)
+        if kind.spec.forbids and self._place is None:
+            self._described(deadline)  # what does not hold is refused before it is sent
+        commits = receipts.HOLDING[kind.spec.level] if kind.spec.forbids else ()
+        request = call_request(self._service, kind, operation, deadline, commits=commits)
         answer = self._site.exchange.send(request, deadline)
         is_recorded = meanings.RECEIPT in answer.headers if kind.spec.forbids else None
         meaning = meanings.meaning_of(kind.endpoint, answer, is_recorded=is_recorded)
@@ -216,7 +229,7 @@ class HttpAdapter:
             run_id=operation.run_id,
             key=operation.key,
             digest=operation.digest,
-            level=kind.spec.level,
+            level=receipts.level_shown(kind.spec, answer.headers.get(meanings.COMMITS, "")),
             poststate=self._poststate(operation, wanted.deadline),
             committed_at_ms=int(committed),
             served=operation.served,
@@ -227,9 +240,8 @@ class HttpAdapter:
     def _awaited(self, wanted: Wanted) -> LookUp:
         """Ask until the first call under the key is over; nothing is sent again."""
         answer = unknown("the first call under the key is still under way")
-        can_be_asked = wanted.kind.spec.level is not Level.BLIND
         pause = ASK_AGAIN_SECONDS
-        while can_be_asked and wanted.deadline.left() > pause:
+        while wanted.kind.spec.has_look_up and wanted.deadline.left() > pause:
             self._pause(pause)
             pause = min(2 * pause, ASK_AGAIN_SECONDS_MAX)
             answer = self._ask(wanted)
@@ -270,27 +282,39 @@ class HttpAdapter:
 
     def _ask(self, wanted: Wanted) -> LookUp:
         try:
-            if wanted.kind.spec.forbids:
-                return receipts.look_up(self._site, wanted)
-            return asked(self._site, wanted, lambda: self._look(wanted.deadline).state)
-        except (UnavailableError, UnknownOutcomeError, PermissionDeniedError) as error:
+            find = receipts.look_up if wanted.kind.spec.forbids else asked
+            return find(self._site, wanted, lambda: self._look(wanted.deadline).state)
+        except (ConfigError, UnavailableError, UnknownOutcomeError, PermissionDeniedError) as error:
             return unknown(error.message)
 
     def _look(self, deadline: Deadline) -> Observation:
+        service, instance, account = self._service, self._instance, self._service.account
         try:
-            instance = self._instance
-            if self._service.receipts and not self._service.instance:
-                instance = receipts.instance(self._site, deadline)
-            return watched(self._site, deadline, instance)
+            if service.receipts:
+                place = self._described(deadline)
+                instance = f"{service.instance} {place.instance}".lstrip()
+                account = place.client
+            known = EnvironmentState(adapter=self.name, instance=instance, account=account)
+            return watched(self._site, deadline, known)
         except (UnknownOutcomeError, PermissionDeniedError) as error:
             raise UnavailableError(f"{self.name} cannot be observed: {error.message}") from error
+
+    def _described(self, deadline: Deadline) -> receipts.Place:
+        """Return what the service says of its receipts, which hold what was declared."""
+        try:
+            place = receipts.described(self._site, deadline)
+        except (UnknownOutcomeError, PermissionDeniedError) as error:
+            raise UnavailableError(f"{self.name} cannot be observed: {error.message}") from error
+        receipts.check_held(self._kinds.values(), place)
+        self._place = place
+        return place
 
     def _poststate(self, operation: Operation, deadline: Deadline) -> EnvironmentState:
         """Return the state after a call; unobservable when it cannot be seen any more."""
         if self._service.watch is not None:
-            with suppress(UnavailableError):
+            with suppress(ConfigError, UnavailableError):
                 return self._look(deadline).state
-        return unseen(self._service, operation.prestate.instance)
+        return replace(operation.prestate, version=0, fingerprint="")
 
 
 def _check_scope(kind: Kind, operation: Operation, arguments: dict[str, Json]) -> None:

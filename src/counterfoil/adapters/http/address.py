@@ -4,7 +4,8 @@ A name is resolved once per call. Every address that it has is judged, and the
 connection goes to one of those that were judged, so that a name that changes between
 check and use changes nothing.
 
-Source: the IANA registries of special-purpose addresses, through `ipaddress`.
+Source: the IANA registries of special-purpose addresses for IPv4 and IPv6 (RFC 6890), and
+that of IPv6 address space, of which only 2000::/3 is global unicast.
 """
 
 import socket
@@ -24,8 +25,47 @@ Resolve = Callable[[str, int], tuple[str, ...]]
 ADDRESSES_MAX = 64
 """Addresses of one name; more are no service."""
 
-TRANSLATED = ip_network("64:ff9b::/96")
-"""IPv4 addresses as NAT64 writes them."""
+TRANSLATED = IPv6Network("64:ff9b::/96")
+"""IPv4 addresses as NAT64 writes them (RFC 6052): each is judged as what it stands for."""
+
+GLOBAL_UNICAST = IPv6Network("2000::/3")
+"""All else of IPv6 is for one link, site, machine or group, or for nothing yet."""
+
+SPECIAL: tuple[Network, ...] = tuple(
+    map(
+        ip_network,
+        (
+            "0.0.0.0/8",
+            "10.0.0.0/8",
+            "100.64.0.0/10",
+            "127.0.0.0/8",
+            "169.254.0.0/16",
+            "172.16.0.0/12",
+            "192.0.0.0/24",
+            "192.0.2.0/24",
+            "192.31.196.0/24",
+            "192.52.193.0/24",
+            "192.88.99.0/24",
+            "192.168.0.0/16",
+            "192.175.48.0/24",
+            "198.18.0.0/15",
+            "198.51.100.0/24",
+            "203.0.113.0/24",
+            "224.0.0.0/4",
+            "240.0.0.0/4",
+            "2001::/23",
+            "2001:db8::/32",
+            "2002::/16",
+            "2620:4f:8000::/48",
+            "3fff::/20",
+        ),
+    )
+)
+"""Ranges with a purpose of their own, groups and what is kept back for later among them.
+
+Of IPv6 those within `GLOBAL_UNICAST`: Teredo, ORCHID and other protocols, examples, 6to4, and
+servers that answer for private names. None of them holds a service that a plan may call.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,16 +132,13 @@ def checked(reach: Reach, host: str, port: int, *, is_plain: bool, seconds: floa
 
 
 def is_public(address: Address) -> bool:
-    """Return whether an address, and each that it stands for, is of the public internet."""
+    """Return whether an address is of the public internet, and has no other purpose."""
     if isinstance(address, IPv6Address):
-        inner = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
         if address in TRANSLATED:
-            inner.append(IPv4Address(int(address) & 0xFFFF_FFFF))
-        if any(each is not None and not is_public(each) for each in inner):
+            return is_public(IPv4Address(int(address) & 0xFFFF_FFFF))
+        if address not in GLOBAL_UNICAST:
             return False
-        if address.ipv4_mapped is not None:
-            return True
-    return address.is_global and not (address.is_multicast or address.is_reserved)
+    return not any(address in network for network in SPECIAL)
 
 
 def _found(resolve: Resolve, host: str, port: int, seconds: float) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ services compare the whole request.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from urllib.parse import quote
@@ -17,6 +17,7 @@ from counterfoil.adapters.http.pointer import put
 from counterfoil.adapters.http.template import expanded, parse_template
 from counterfoil.adapters.http.wire import Deadline, Exchange, Request
 from counterfoil.core.canonical import canonical
+from counterfoil.core.errors import RefusedError
 from counterfoil.core.receipt import Fence
 from counterfoil.core.words import Json, Key, RunId
 from counterfoil.ports import Operation
@@ -28,6 +29,10 @@ ACCEPTING: Mapping[str, Header] = {"Accept": f"{JSON}, */*;q=0.5"}
 
 _PLAIN_KEY = re.compile(r"(?!sha256-)[A-Za-z0-9][A-Za-z0-9._~:-]{0,199}")
 """Keys that headers, paths, queries and logs on the way all leave as they are."""
+
+
+_STRONG = re.compile(r'"[\x21\x23-\x7e]*"')
+"""A strong ETag, as far as it is ASCII."""
 
 
 def wire_key(key: Key) -> str:
@@ -68,10 +73,25 @@ class Wanted:
     deadline: Deadline
 
 
-def call_request(service: Service, kind: Kind, operation: Operation, deadline: Deadline) -> Request:
+def call_request(
+    service: Service,
+    kind: Kind,
+    operation: Operation,
+    deadline: Deadline,
+    *,
+    commits: Sequence[str] = (),
+) -> Request:
     """Return the request of a call, secrets read.
 
+    Args:
+        service: The service.
+        kind: What is called.
+        operation: The call.
+        deadline: When it must be over.
+        commits: How the service must commit effect and receipt, where it keeps receipts.
+
     Raises:
+        RefusedError: The state that it is built on has no ETag that `If-Match` takes.
         UnavailableError: A secret cannot be read.
     """
     endpoint = kind.endpoint
@@ -79,9 +99,9 @@ def call_request(service: Service, kind: Kind, operation: Operation, deadline: D
     if operation.key and endpoint.key_form != "none":
         own[endpoint.key_header] = key_header(operation.key, endpoint.key_form)
     if operation.key and kind.spec.forbids:
-        own |= evidence(operation)
-    if endpoint.if_match and operation.prestate.fingerprint:
-        own["If-Match"] = operation.prestate.fingerprint
+        own |= evidence(operation, commits)
+    if endpoint.if_match:
+        own["If-Match"] = _strong(operation.prestate.fingerprint)
     content = None
     body = operation.arguments.get(BODY)
     if has_body(endpoint) and (body is not None or endpoint.marks):
@@ -138,10 +158,16 @@ def plain_request(
     return _request(method, url, headers, content)
 
 
-def evidence(operation: Operation) -> dict[str, Header]:
-    """Return the headers by which the middleware keeps whose call this was."""
+def evidence(operation: Operation, commits: Sequence[str]) -> dict[str, Header]:
+    """Return the headers by which the middleware keeps whose call this was.
+
+    The first two are conditions: another client, or a receipt that is committed in
+    another way, is refused before anything happens.
+    """
     served = operation.served
     headers: dict[str, Header] = {
+        "Counterfoil-Client": operation.prestate.account,
+        "Counterfoil-Commits": ", ".join(commits),
         "Counterfoil-Intent": operation.digest,
         "Counterfoil-Fence": fence_header(operation.run_id, operation.fence),
     }
@@ -155,6 +181,17 @@ def evidence(operation: Operation) -> dict[str, Header]:
 def fence_header(run_id: RunId, fence: Fence) -> str:
     """Return a fence as its header has it."""
     return f"{quote(run_id, safe='')};{fence.lease_version};{quote(fence.nonce, safe='')}"
+
+
+def _strong(etag: str) -> str:
+    """Return an ETag that `If-Match` compares: strong, in quotes, in ASCII (RFC 9110, 8.8.3)."""
+    if not _STRONG.fullmatch(etag):
+        raise RefusedError(
+            f"the state has {etag!r:.80} for an ETag, which If-Match does not compare; "
+            "nothing was sent",
+            move="watch an address that answers with a strong ETag, or leave if_match out",
+        )
+    return etag
 
 
 def _request(method: str, url: str, headers: Headers, content: bytes | None) -> Request:

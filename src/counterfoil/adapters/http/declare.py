@@ -147,8 +147,9 @@ class Endpoint:
         marks: Per JSON Pointer into the body, what the adapter puts there; for forms the
             pointer is a slash and a name. With "key" the body carries a business id.
         headers: Headers that this request has beside those of the service.
-        if_match: Whether to send `If-Match` with the fingerprint that was observed.
-        look_up: How the service is asked for the receipt.
+        if_match: Whether to send `If-Match` with the ETag that `watch` observed.
+        look_up: How the service is asked for the receipt. A service that dedupes and has
+            none is sent the same request again, while it keeps the key.
         answer: JSON Pointer to the receipt in the answer of the call itself.
         fields: Where a receipt holds what.
         means: What answers mean, where that is not what their status says; the first
@@ -159,7 +160,8 @@ class Endpoint:
         call_ms: Longest that one call may take, look-ups included.
         in_flight_ms: How long after a call it may still land; None when unknown.
         key_retention_ms: How long the service keeps keys; None for ever. After it nothing
-            is sent again.
+            is sent again. Needed where a write has neither `look_up` nor receipts to be
+            asked for, and where it has receipts: those of the middleware are not for ever.
         cost_micros: Declared cost of one execution.
     """
 
@@ -196,11 +198,13 @@ class Service:
         name: Name of the adapter.
         endpoints: Its kinds.
         receipts: Address of the receipts of a service behind Counterfoil's ASGI
-            middleware; empty for every other service.
+            middleware; empty for every other service. The client that they name is the
+            account, and their journal is part of the instance.
         watch: How the environment is observed; without it, it cannot be.
         headers: Headers of every request, such as the credentials.
         instance: Identity of the environment; the addresses of the service by default.
-        account: Account to report with each state, where `watch` names none.
+        account: Account to report with each state, where neither `watch` nor `receipts`
+            name one.
         ask_ms: Longest look at the environment, or raising of a fence.
     """
 

@@ -1,7 +1,8 @@
 """From declared endpoints to kinds: what each promises, takes and touches.
 
-Nothing is declared that its level cannot hold: a level above `blind` can be asked, one
-that dedupes carries a key, and `transactional` needs the service's own receipts.
+Nothing is declared that its level cannot hold: a level above `blind` can be asked or sends
+the same again, one that dedupes carries a key, and `transactional` needs the service's own
+receipts.
 """
 
 from collections.abc import Callable, Mapping
@@ -52,6 +53,9 @@ RESERVED_HEADERS = (
 )
 """Headers that belong to the connection."""
 
+CREDENTIALS = ("authorization", "cookie")
+"""Headers by which services tell clients apart."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Kind:
@@ -92,10 +96,14 @@ def _kind(service: Service, endpoint: Endpoint) -> Kind:
     asked = endpoint.look_up
     if asked is not None:
         _check_question(endpoint.name, asked)
-    if endpoint.risk.writes:
-        _check_level(endpoint, has_receipts=bool(service.receipts))
+    if endpoint.if_match and service.watch is None:
+        raise ConfigError(f"{endpoint.name} sends If-Match, and no `watch` observes an ETag")
     has_receipts = bool(service.receipts) and endpoint.risk.writes and asked is None
     has_receipts = has_receipts and endpoint.level is not Level.BLIND
+    if endpoint.risk.writes:
+        _check_level(endpoint, has_receipts=has_receipts)
+    if has_receipts:
+        _check_client(service, endpoint)
     return Kind(
         endpoint=endpoint,
         url=url,
@@ -110,6 +118,7 @@ def _kind(service: Service, endpoint: Endpoint) -> Kind:
             call_ms=endpoint.call_ms,
             in_flight_ms=endpoint.in_flight_ms,
             key_retention_ms=endpoint.key_retention_ms,
+            can_be_asked=has_receipts or asked is not None or not endpoint.risk.writes,
             linearizable=asked.linearizable if asked else endpoint.level is not Level.BLIND,
             fences=has_receipts,
             forbids=has_receipts,
@@ -131,6 +140,11 @@ def _check_service(service: Service) -> None:
     _check_headers(service.headers, f"headers of {service.name}")
     if service.receipts:
         _check_fixed(service.receipts, "receipts")
+        if service.account or (service.watch is not None and service.watch.account):
+            raise ConfigError(
+                f"service {service.name} has receipts, which name the account of its client",
+                move="leave `account` out",
+            )
     watch = service.watch
     if watch is not None:
         _check_fixed(watch.url, "watch.url")
@@ -225,16 +239,32 @@ def _check_level(endpoint: Endpoint, *, has_receipts: bool) -> None:
         return
     if level is Level.TRANSACTIONAL and (asked is not None or not has_receipts):
         raise ConfigError(f"{name} is transactional by the receipts of its service alone")
-    if asked is None and not has_receipts:
+    if asked is None and not has_receipts and level is not Level.DEDUPLICATING:
         raise ConfigError(
             f"{name} is {level} and cannot be asked",
             move="declare its look_up, or its level as blind",
+        )
+    if asked is None and endpoint.key_retention_ms is None:
+        raise ConfigError(
+            f"{name} states no key_retention_ms, the time for which the service keeps its keys",
+            move="declare it, or the look_up of a service that keeps them for ever",
         )
     is_marked = asked is not None and "key" in (endpoint.marks or {}).values()
     if endpoint.key_form == "none" and not is_marked:
         raise ConfigError(f"{name} is {level} and carries no key, so it can never be found")
     if asked is not None and not asked.linearizable and level is not Level.QUERYABLE:
         raise ConfigError(f"{name}: without a linearizable look-up it is queryable at most")
+
+
+def _check_client(service: Service, endpoint: Endpoint) -> None:
+    """Refuse headers that make a call another client than the one that asks for its receipt."""
+    common = {name.lower() for name in service.headers or {}} | {*CREDENTIALS}
+    for name, value in (endpoint.headers or {}).items():
+        if isinstance(value, Secret) or name.lower() in common:
+            raise ConfigError(
+                f"{endpoint.name} has its own header {name}, which its receipts are not asked with",
+                move="have it in the headers of the service, or declare a service of its own",
+            )
 
 
 # ---------------------------------------------------------------- what is proposed

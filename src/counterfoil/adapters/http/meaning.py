@@ -15,6 +15,7 @@ from counterfoil.adapters.http.declare import Endpoint, Fields, Meaning, When
 from counterfoil.adapters.http.pointer import at, moment_at, text_at
 from counterfoil.adapters.http.wire import ANSWER_BYTES_MAX, Answer
 from counterfoil.core.errors import (
+    ConfigError,
     CounterfoilError,
     FencedError,
     IdempotencyConflictError,
@@ -44,12 +45,18 @@ TOO_MANY = 429
 RECEIPT = "counterfoil-receipt"
 """Header of answers that are on record at the middleware."""
 
+COMMITS = "counterfoil-commits"
+"""Header of the same answers, with how the receipt was committed."""
+
 PROBLEM = "urn:counterfoil:"
 STALE_FENCE = f"{PROBLEM}stale-fence"
+NO_RECEIPT = f"{PROBLEM}no-receipt"
+OTHER_COMMITS = f"{PROBLEM}other-commits"
 FORBIDDEN_KEY = f"{PROBLEM}forbidden-key"
 OWN_PROBLEMS: Mapping[str, Meaning] = {
     STALE_FENCE: Meaning.REFUSED,
     FORBIDDEN_KEY: Meaning.REFUSED,
+    OTHER_COMMITS: Meaning.REFUSED,
     f"{PROBLEM}missing-key": Meaning.REFUSED,
     f"{PROBLEM}invalid-key": Meaning.REFUSED,
     f"{PROBLEM}invalid-header": Meaning.REFUSED,
@@ -133,12 +140,12 @@ def meaning_of(endpoint: Endpoint, answer: Answer, *, is_recorded: bool | None) 
         is_recorded: Whether the service's receipts hold this answer; None where it
             keeps none.
     """
-    for when, meaning in endpoint.means:
-        if fits(when, answer):
-            return meaning
     problem = problem_of(answer)
     if is_recorded is False and problem.startswith(PROBLEM):
         return OWN_PROBLEMS.get(problem, Meaning.UNKNOWN)
+    for when, meaning in endpoint.means:
+        if fits(when, answer):
+            return meaning
     if is_success(answer):
         return Meaning.UNKNOWN if is_recorded is False else Meaning.DONE
     if answer.status == TOO_MANY:
@@ -170,6 +177,11 @@ def refusal(endpoint: Endpoint, answer: Answer) -> CounterfoilError:
     what = f"{endpoint.name} is refused with status {answer.status}{_title(answer)}"
     if problem == STALE_FENCE:
         return FencedError("the service knows a newer lease")
+    if problem == OTHER_COMMITS:
+        return ConfigError(
+            f"{endpoint.name} is {endpoint.level}, and the service commits its receipt otherwise",
+            move="declare a lower level, or have the service commit both together",
+        )
     if problem == FORBIDDEN_KEY:
         return PermissionDeniedError("the key was made impossible")
     if answer.status in (401, 403):
@@ -196,7 +208,8 @@ def raise_for(endpoint: Endpoint, answer: Answer, meaning: Meaning) -> NoReturn:
             raise UnknownOutcomeError("the first call under the key is still under way")
         case Meaning.DONE | Meaning.UNKNOWN:
             raise UnknownOutcomeError(
-                f"{endpoint.name} was answered with status {answer.status}, which says nothing"
+                f"{endpoint.name} was answered with status {answer.status}{_title(answer)}, "
+                "which says nothing"
             )
 
 

@@ -7,6 +7,8 @@ it, or a place in its answer that is there and empty.
 from collections.abc import Callable
 from hashlib import sha256
 
+from msgspec.structs import replace
+
 from counterfoil.adapters.http.asking import Site, Wanted, plain_request, question_request, wire_key
 from counterfoil.adapters.http.declare import Endpoint, Service
 from counterfoil.adapters.http.meaning import Shown, document_of, is_success, shown
@@ -87,8 +89,13 @@ def receipt_of(
     )
 
 
-def watched(site: Site, deadline: Deadline, instance: str) -> Observation:
+def watched(site: Site, deadline: Deadline, known: EnvironmentState) -> Observation:
     """Observe the environment of a service that is watched.
+
+    Args:
+        site: The service.
+        deadline: When it must be over.
+        known: Its identity as far as it is known without a look.
 
     Raises:
         UnavailableError: It does not show what it should.
@@ -96,7 +103,7 @@ def watched(site: Site, deadline: Deadline, instance: str) -> Observation:
     """
     service, watch = site.service, site.service.watch
     if watch is None:
-        return Observation(state=unseen(service, instance))
+        return Observation(state=known)
     url = parse_template(watch.url, "watch")
     request = plain_request(service, "GET", f"{url.origin}{_tail(url)}", deadline)
     answer = site.exchange.send(request, deadline)
@@ -104,22 +111,19 @@ def watched(site: Site, deadline: Deadline, instance: str) -> Observation:
         raise UnavailableError(f"the environment was answered with status {answer.status}")
     document = document_of(answer)
     version = _version(document, watch.version)
-    named = text_at(document, watch.instance) if watch.instance else instance
+    named = text_at(document, watch.instance) if watch.instance else known.instance
+    if named and watch.instance and service.receipts:
+        named = f"{named} {known.instance}"  # a service that lost its receipts is another one
     if version is None or not named:
         raise UnavailableError("the environment's answer shows no version, or no instance")
-    state = EnvironmentState(
-        adapter=service.name,
+    state = replace(
+        known,
         instance=named,
         version=version,
         fingerprint=_fingerprint(answer, document, watch.fingerprint),
-        account=text_at(document, watch.account) if watch.account else service.account,
+        account=text_at(document, watch.account) if watch.account else known.account,
     )
     return Observation(state=state, facts={"answer": bounded(document)})
-
-
-def unseen(service: Service, instance: str) -> EnvironmentState:
-    """Return the state of an environment of which the identity alone is known."""
-    return EnvironmentState(adapter=service.name, instance=instance, account=service.account)
 
 
 def _tail(url: Template) -> str:

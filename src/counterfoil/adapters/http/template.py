@@ -6,7 +6,7 @@ a path, begin a query or name another host, in whatever spelling.
 
 import re
 from dataclasses import dataclass
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address
 from urllib.parse import quote
 
 from counterfoil.core.errors import ConfigError, ContractError
@@ -21,8 +21,14 @@ HOST = "host"
 
 _PLACE = re.compile(r"\{(\+?)([a-z][a-z0-9_]*)\}")
 _FORM = re.compile(r"(https?)://([^/?#@{}]+|\{host\})(/[^?#]*)?(?:\?([^#]*))?")
-_HOST = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?(?::[1-9][0-9]{0,4})?")
-_FIXED_HOST = re.compile(r"(?:\[[0-9a-f:.]+\]|[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?)(?::[0-9]+)?")
+_LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+_HOST = re.compile(rf"((?:{_LABEL}\.)*{_LABEL})(?::([1-9][0-9]{{0,4}}))?")
+_ADDRESS = re.compile(r"\[([0-9a-f:.]+)\](?::([1-9][0-9]{0,4}))?")
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+NAME_CHARS_MAX = 253
+"""A name in DNS, as text (RFC 1035, 2.3.4)."""
+
+PORT_MAX = 65_535
 _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 
 
@@ -72,7 +78,7 @@ def parse_template(text: str, field: str) -> Template:
     if host == "{host}":
         return Template(scheme=scheme, host="", path=path, query=query, places=places)
     host = host.removesuffix(_DEFAULT_PORTS[scheme])
-    if not _FIXED_HOST.fullmatch(host) or not _is_one_spelling(host):
+    if not (_is_name(host) or _is_bracketed(host)):
         raise ConfigError(f"{field} {text!r:.120} has a host that is not in plain lower case")
     return Template(scheme=scheme, host=host, path=path, query=query, places=places)
 
@@ -87,13 +93,13 @@ def check_value(template: Template, name: str, value: Json) -> None:
 
     Raises:
         ContractError: It is neither text nor a whole number, is empty or out of bounds,
-            or holds what ends a segment or climbs out of a path.
+            holds what ends a segment or climbs out of a path, or is no name of a host.
     """
     field = f"arguments.{name}"
-    if isinstance(value, int) and not isinstance(value, bool):
-        return
     if name == HOST and not template.host:
         _check_host(template, value, field)
+    elif isinstance(value, int) and not isinstance(value, bool):
+        return
     elif template.places[name]:
         canonical_path(value.removesuffix("/") if isinstance(value, str) else value, field)
     else:
@@ -103,8 +109,7 @@ def check_value(template: Template, name: str, value: Json) -> None:
 
 
 def _check_host(template: Template, value: Json, field: str) -> None:
-    is_host = isinstance(value, str) and _HOST.fullmatch(value) is not None
-    is_host = is_host and _is_one_spelling(value)
+    is_host = isinstance(value, str) and _is_name(value)
     if not is_host or value.endswith(_DEFAULT_PORTS[template.scheme]):
         raise ContractError(
             f"{field} is no host in its one spelling: lower case, a port only where it is "
@@ -112,19 +117,28 @@ def _check_host(template: Template, value: Json, field: str) -> None:
         )
 
 
-def _is_one_spelling(host: str) -> bool:
-    """Return whether a host is a name, or an address as it is usually written.
+def _is_name(host: str) -> bool:
+    """Return whether a host is a name of DNS, or an address as it is usually written.
 
     What ends in a number is an address, also as 127.1, 0x7f.1 or 2130706433.
     """
-    if host.startswith("["):
-        name = host[1:].partition("]")[0]
-    else:
-        name = host.partition(":")[0]
-        if not re.fullmatch(r"[0-9]+|0x[0-9a-f]*", name.rpartition(".")[2]):
-            return ".." not in name
+    form = _HOST.fullmatch(host)
+    if form is None or len(form[1]) > NAME_CHARS_MAX or int(form[2] or 0) > PORT_MAX:
+        return False
+    if not _NUMBER.fullmatch(form[1].rpartition(".")[2]):
+        return True
+    return _is_spelt(IPv4Address, form[1])
+
+
+def _is_bracketed(host: str) -> bool:
+    """Return whether a host is an address of IPv6 in its one spelling."""
+    form = _ADDRESS.fullmatch(host)
+    return form is not None and int(form[2] or 0) <= PORT_MAX and _is_spelt(IPv6Address, form[1])
+
+
+def _is_spelt(kind: type[IPv4Address | IPv6Address], text: str) -> bool:
     try:
-        return str(ip_address(name)) == name
+        return str(kind(text)) == text
     except ValueError:
         return False
 
