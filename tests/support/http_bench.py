@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -38,6 +39,10 @@ LOOPBACK = ("127.0.0.0/8",)
 PATIENCE_SECONDS = 60
 CALL_MS = 10_000
 ASK_MS = 2_000
+DAY_MS = 86_400_000
+UNASKED: dict[str, Any] = {"look_up": None, "key_retention_ms": DAY_MS}
+"""What makes a declaration that of a service that dedupes and cannot be asked."""
+
 STDLIB, ASGI = "tests.support.http_shop", "tests.support.http_shop_asgi"
 _tenants = itertools.count(1)
 
@@ -48,7 +53,7 @@ class Shop:
 
     module: str
     place: str
-    tls: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
     listener: socket.socket = field(
         default_factory=lambda: socket.create_server(("127.0.0.1", 0), backlog=256)
     )
@@ -62,11 +67,23 @@ class Shop:
         fd = self.listener.fileno()
         flags = ["-O"] if sys.flags.optimize else []
         self.process = subprocess.Popen(
-            [sys.executable, *flags, "-m", self.module, str(fd), self.place, *self.tls],
+            [sys.executable, *flags, "-m", self.module, str(fd), self.place, *self.options],
             cwd=ROOT,
             pass_fds=[fd],
             stderr=subprocess.DEVNULL,
         )
+
+    def fill(self) -> None:
+        """Let no byte be written to any file, as on a disk that is full."""
+        self._limit(0)
+
+    def make_room(self) -> None:
+        self._limit(resource.RLIM_INFINITY)
+
+    def _limit(self, size_bytes: int) -> None:
+        if self.process is not None:
+            limits = (size_bytes, resource.RLIM_INFINITY)
+            resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, limits)
 
     def kill(self) -> None:
         if self.process is not None:
@@ -125,6 +142,11 @@ class Door:
         with ledger.connected(self.shop.place) as db:
             ledger.set_fault(db, tenant or self.tenant, fault)
 
+    def is_begun(self) -> bool:
+        """Whether the shop has begun with a request of a key."""
+        with ledger.connected(self.shop.place) as db:
+            return ledger.claims(db, self.tenant) > 0
+
     def open(self, service: Service, **more: Any) -> HttpAdapter:
         given: dict[str, Any] = {"now_ms": now_ms, "networks": LOOPBACK} | more
         adapter = open_http(service, **given)
@@ -142,7 +164,9 @@ def now_ms() -> int:
 
 
 def door(shop: Shop) -> Door:
-    return Door(shop=shop, tenant=f"tenant-{next(_tenants):04}", proxy=HttpProxy(shop.port))
+    at = Door(shop=shop, tenant=f"tenant-{next(_tenants):04}", proxy=HttpProxy(shop.port))
+    at.proxy.is_begun = at.is_begun
+    return at
 
 
 # ---------------------------------------------------------------- declarations
@@ -179,7 +203,7 @@ def create(url: str, level: Level, **more: Any) -> Endpoint:
             "look_up": Question(url=f"{url}/orders?reference={{key}}", receipt="/data/0"),
         },
         Level.BLIND: {"url": f"{url}/plain/orders", "key_form": "none"},
-        Level.TRANSACTIONAL: {"url": f"{url}/orders"},
+        Level.TRANSACTIONAL: {"url": f"{url}/orders", "key_retention_ms": DAY_MS},
     }
     given = {"call_ms": CALL_MS} | declared[level] | more
     return Endpoint(name="orders.create", method="POST", level=level, **given)
@@ -284,6 +308,13 @@ CANDIDATES = (
         traits=frozenset({Trait.LOSES_ANSWERS, Trait.SHARED_KEYS}),
         more={"marks": None, "fields": Fields(id="/id"), "key_form": "bare"},
         is_watched=False,
+    ),
+    Candidate(
+        name="deduplicating, never asked",
+        module=STDLIB,
+        level=Level.DEDUPLICATING,
+        traits=SEEN,
+        more=UNASKED,
     ),
     Candidate(name="queryable", module=STDLIB, level=Level.QUERYABLE, traits=SEEN),
     Candidate(name="blind", module=STDLIB, level=Level.BLIND, traits=SEEN),

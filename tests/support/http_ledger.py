@@ -83,6 +83,17 @@ def set_fault(db: apsw.Connection, tenant: str, fault: str) -> None:
     rows(db, "INSERT INTO faults (tenant, fault) VALUES (?, ?)", tenant, fault)
 
 
+def has_fault(db: apsw.Connection, tenant: str) -> bool:
+    """Whether a fault waits for a tenant, which stays there."""
+    return bool(rows(db, "SELECT 1 FROM faults WHERE tenant = ?", tenant))
+
+
+def claims(db: apsw.Connection, tenant: str) -> int:
+    """Count the keys of a tenant whose first request is or was under way."""
+    ((count,),) = rows(db, "SELECT count(*) FROM keys WHERE tenant = ?", tenant)
+    return int(count)
+
+
 def next_fault(db: apsw.Connection, tenant: str) -> str:
     found = rows(
         db,

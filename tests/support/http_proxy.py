@@ -6,11 +6,15 @@ A connection carries one request, so what becomes of a connection becomes of a r
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 
 PIECE = 65_536
 SECONDS_MAX = 20
+LOOKS_MAX = 2_000
+PAUSE_SECONDS = 0.01
+CONDITIONS = (b"counterfoil-client", b"counterfoil-commits")
 RESET = struct.pack("ii", 1, 0)
 
 Fits = Callable[[bytes], bool]
@@ -25,7 +29,9 @@ class HttpProxy:
     """A proxy for one service.
 
     Fates of a request: "lose" (it is carried out, its answer is lost), "drop" (it is read
-    and goes nowhere), "late" (it goes nowhere until `arrive`), "twice" (it arrives twice).
+    and goes nowhere), "late" (it goes nowhere until `arrive`), "leave" (its client is gone
+    once `is_begun`), "twice" (it arrives twice), "bare" (it loses its conditions), and any
+    text that begins with "HTTP/" (it goes nowhere and gets that answer).
     """
 
     def __init__(self, port: int) -> None:
@@ -33,6 +39,7 @@ class HttpProxy:
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.port = self._listener.getsockname()[1]
         self.seen: list[bytes] = []
+        self.is_begun: Callable[[], bool] = lambda: True
         self._armed: list[tuple[str, Fits]] = []
         self._late: list[bytes] = []
         self._lock = threading.Lock()
@@ -86,16 +93,34 @@ class HttpProxy:
                     client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
                 case "late":
                     self._late.append(request)
-                    client.recv(1)
+                    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+                case "leave":
+                    threading.Thread(target=self._deliver, args=(request,), daemon=True).start()
+                    self._await_begun()
+                    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+                case "bare":
+                    self._pass_on(_without_conditions(request), client)
+                case str() as answer if answer.startswith("HTTP/"):
+                    client.sendall(answer.encode())
+                    client.shutdown(socket.SHUT_RDWR)
                 case "twice":
                     self._deliver(request)
                     self._pass_on(request, client)
                 case _:
                     self._pass_on(request, client)
 
+    def _await_begun(self) -> None:
+        for _ in range(LOOKS_MAX):
+            if self.is_begun():
+                return
+            time.sleep(PAUSE_SECONDS)
+
     def _deliver(self, request: bytes) -> None:
         """Have a request carried out, and hear of it."""
-        with socket.create_connection(self._service, SECONDS_MAX) as service:
+        with (
+            suppress(OSError),
+            socket.create_connection(self._service, SECONDS_MAX) as service,
+        ):
             service.sendall(request)
             service.recv(PIECE)
 
@@ -106,6 +131,19 @@ class HttpProxy:
             while piece := service.recv(PIECE):
                 client.sendall(piece)
         client.shutdown(socket.SHUT_RDWR)  # another thread still reads from it
+
+
+def said(status: str, body: str, kind: str = "application/problem+json") -> str:
+    """Return an answer for a request to get."""
+    head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
+    return f"{head}\r\n{body}"
+
+
+def _without_conditions(request: bytes) -> bytes:
+    """Return a request without headers that a service may not know."""
+    head, _, body = request.partition(b"\r\n\r\n")
+    kept = [line for line in head.split(b"\r\n") if not line.lower().startswith(CONDITIONS)]
+    return b"\r\n".join(kept) + b"\r\n\r\n" + body
 
 
 def _hang_up(client: socket.socket, service: socket.socket) -> None:

@@ -1,9 +1,10 @@
 """Runs that order from a shop over HTTP: the task, the program, and stages to play it on."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
+from counterfoil.adapters.http import Service
 from counterfoil.adapters.http.adapter import HttpAdapter
 from counterfoil.core.run import Run
 from counterfoil.core.task import Policy, Task, Verification
@@ -53,12 +54,14 @@ def staged(
     program: Any = restock,
     is_watched: bool = True,
     backend: Backend | None = None,
+    of: Callable[[Service], Service] = lambda declared: declared,
     **more: Any,
 ) -> Generator[tuple[PlayStage, Door]]:
-    """A fresh tenant of a shop, and a run that orders there."""
+    """A fresh tenant of a shop, and a run that orders there, as `of` changes the declaration."""
     at = door(shop)
     backend = backend or Backend()
-    declared = service(at.url, level, from_environment(at.tenant), is_watched=is_watched, **more)
+    token = from_environment(at.tenant)
+    declared = of(service(at.url, level, token, is_watched=is_watched, **more))
 
     def opened() -> HttpAdapter:
         return at.open(declared, now_ms=backend.clock.now_ms)

@@ -14,6 +14,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+import apsw
+
 from tests.support import http_ledger as ledger
 
 LOOKS_MAX = 1_000
@@ -38,6 +40,11 @@ class Handler(BaseHTTPRequestHandler):
                 case ["orders"]:
                     wanted = parse_qs(url.query).get("reference", [""])[0]
                     found = ledger.orders(db, self.tenant)
+                    self._say(200, {"data": [o for o in found if o.get("reference") == wanted]})
+                case ["lagging"]:
+                    wanted = parse_qs(url.query).get("reference", [""])[0]
+                    is_listed = ledger.has_fault(db, f"{self.tenant}/listed")
+                    found = ledger.orders(db, self.tenant) if is_listed else []
                     self._say(200, {"data": [o for o in found if o.get("reference") == wanted]})
                 case ["receipts", key]:
                     shown = ledger.by_key(db, self.tenant, unquote(key))
@@ -64,7 +71,10 @@ class Handler(BaseHTTPRequestHandler):
         with ledger.connected(self.place) as db:
             match self.path.strip("/").split("/"):
                 case [("keyed" | "plain") as form, "orders"]:
-                    self._order(db, is_keyed=form == "keyed")
+                    try:
+                        self._order(db, is_keyed=form == "keyed")
+                    except (apsw.FullError, apsw.IOError):
+                        self._problem(507, "the disk is full")
                 case ["elsewhere"]:
                     self._say(200, {"landed": True})
                 case _:
@@ -77,7 +87,11 @@ class Handler(BaseHTTPRequestHandler):
     def _state(self, db: Any) -> None:
         version = ledger.version(db, self.tenant)
         shown = {"version": version, "instance": f"shop-{self.tenant}", "account": self.tenant}
-        self._send(200, json.dumps(shown).encode(), {"ETag": f'"v{version}"'})
+        tag = f'"v{version}"'
+        if ledger.has_fault(db, f"{self.tenant}/weak"):
+            tag = f"W/{tag}"
+        tags = {} if ledger.has_fault(db, f"{self.tenant}/untagged") else {"ETag": tag}
+        self._send(200, json.dumps(shown).encode(), tags)
 
     def _order(self, db: Any, *, is_keyed: bool) -> None:
         fault = ledger.next_fault(db, self.tenant)

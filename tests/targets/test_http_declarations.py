@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -25,9 +26,23 @@ URL = "https://shop.example/orders"
 ASKED = Question(url="https://shop.example/receipts/{key}")
 
 
+RECEIPTS = "https://shop.example/counterfoil/receipts"
+DAY_MS = 86_400_000
+TOKEN = Secret(environment="TOKEN", form="Bearer {}")
+
+
 def declared(**more: Any) -> Service:
     given: dict[str, Any] = {"name": "orders.create", "method": "POST", "url": URL} | more
     return Service(name="orders", endpoints=(Endpoint(**given),))
+
+
+def behind(of_service: dict[str, Any] | None = None, **more: Any) -> Service:
+    """Declare a service behind the middleware."""
+    given = {"level": Level.TRANSACTIONAL, "key_retention_ms": DAY_MS} | more
+    headers = {"Authorization": TOKEN, "X-Agent": "a"}
+    return replace(
+        declared(**given), receipts=RECEIPTS, **({"headers": headers} | (of_service or {}))
+    )
 
 
 def opened(service: Service) -> None:
@@ -37,7 +52,13 @@ def opened(service: Service) -> None:
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        pytest.param({"level": Level.DEDUPLICATING}, "cannot be asked", id="no look-up"),
+        pytest.param({"level": Level.DEDUPLICATING}, "key_retention_ms", id="no look-up"),
+        pytest.param(
+            {"level": Level.DEDUPLICATING, "key_retention_ms": DAY_MS, "key_form": "none"},
+            "carries no key",
+            id="no look-up and no key",
+        ),
+        pytest.param({"if_match": True}, "observes an ETag", id="If-Match without a watch"),
         pytest.param({"level": Level.QUERYABLE}, "cannot be asked", id="no look-up either"),
         pytest.param({"look_up": ASKED}, "more than blind", id="blind with a look-up"),
         pytest.param({"level": Level.CONDITIONAL, "look_up": ASKED}, "conditional", id="no fence"),
@@ -65,6 +86,55 @@ def test_a_level_that_cannot_be_held_is_refused(more: dict[str, Any], said: str)
 
 
 @pytest.mark.parametrize(
+    ("service", "said"),
+    [
+        pytest.param(
+            behind(key_retention_ms=None), "states no key_retention_ms", id="no retention"
+        ),
+        pytest.param(
+            behind(key_retention_ms=None, level=Level.DEDUPLICATING),
+            "states no key_retention_ms",
+            id="no retention, deduplicating",
+        ),
+        pytest.param(behind(headers={"X-Key": TOKEN}), "header X-Key", id="a secret of its own"),
+        pytest.param(behind(headers={"x-agent": "b"}), "header x-agent", id="another value"),
+        pytest.param(
+            behind({"headers": None}, headers={"authorization": "Bearer of-all-calls"}),
+            "header authorization",
+            id="a token of its own",
+        ),
+        pytest.param(
+            behind(headers={"Cookie": "session=1"}), "header Cookie", id="a session of its own"
+        ),
+        pytest.param(behind({"account": "ada"}), "name the account", id="an account"),
+        pytest.param(
+            behind({"watch": Watch(url=URL, version="/v", account="/a")}),
+            "name the account",
+            id="an account by a look",
+        ),
+    ],
+)
+def test_receipts_that_would_be_asked_for_in_vain_are_refused(service: Service, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        opened(service)
+
+
+@pytest.mark.parametrize(
+    "service",
+    [
+        pytest.param(behind(), id="receipts"),
+        pytest.param(behind(headers={"Prefer": "return=minimal"}), id="a header of the request"),
+        pytest.param(declared(headers={"X-Key": TOKEN}), id="a secret without receipts"),
+        pytest.param(
+            declared(level=Level.DEDUPLICATING, key_retention_ms=DAY_MS), id="no look-up, a time"
+        ),
+    ],
+)
+def test_what_can_be_held_is_opened(service: Service) -> None:
+    opened(service)
+
+
+@pytest.mark.parametrize(
     "url",
     [
         "shop.example/orders",
@@ -85,7 +155,14 @@ def test_a_level_that_cannot_be_held_is_refused(more: dict[str, Any], said: str)
         "https://2130706433/orders",
         "https://0x7f.1/orders",
         "https://[0:0::1]/orders",
+        "https://[127.0.0.1]/orders",
         "https://shop..example/orders",
+        "https://shop-.example/orders",
+        "https://shop.-example/orders",
+        f"https://{'a' * 64}.example/orders",
+        f"https://{'a.' * 127}example/orders",
+        "https://shop.example:0443/orders",
+        "https://shop.example:65536/orders",
         "https://sh\u043ep.example/orders",
     ],
 )

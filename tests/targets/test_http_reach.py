@@ -3,6 +3,7 @@
 import ssl
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from msgspec.structs import replace
 
 from counterfoil.adapters.http import Endpoint, Resolve, Service, open_http
 from counterfoil.adapters.http.adapter import HttpAdapter
+from counterfoil.adapters.http.address import is_public
 from counterfoil.adapters.http.kinds import kinds_of
 from counterfoil.core.errors import (
     ContractError,
@@ -85,6 +87,92 @@ def ordered(adapter: HttpAdapter, bench: AdapterBench) -> Any:
 
 # ---------------------------------------------------------------- addresses
 
+RANGES = (
+    ("0.0.0.0", "0.255.255.255"),  # noqa: S104 - the first address of a range
+    ("10.0.0.0", "10.255.255.255"),
+    ("100.64.0.0", "100.127.255.255"),
+    ("127.0.0.0", "127.255.255.255"),
+    ("169.254.0.0", "169.254.255.255"),
+    ("172.16.0.0", "172.31.255.255"),
+    ("192.0.0.0", "192.0.0.255"),
+    ("192.0.2.0", "192.0.2.255"),
+    ("192.31.196.0", "192.31.196.255"),
+    ("192.52.193.0", "192.52.193.255"),
+    ("192.88.99.0", "192.88.99.255"),
+    ("192.168.0.0", "192.168.255.255"),
+    ("192.175.48.0", "192.175.48.255"),
+    ("198.18.0.0", "198.19.255.255"),
+    ("198.51.100.0", "198.51.100.255"),
+    ("203.0.113.0", "203.0.113.255"),
+    ("224.0.0.0", "239.255.255.255"),
+    ("240.0.0.0", "255.255.255.255"),
+    ("::", "::ffff:ffff"),
+    ("::ffff:0.0.0.0", "::ffff:255.255.255.255"),
+    ("::ffff:8.8.8.8", "::ffff:8.8.8.8"),
+    ("64:ff9b::127.0.0.1", "64:ff9b::127.255.255.255"),
+    ("64:ff9b::169.254.169.254", "64:ff9b::192.88.99.1"),
+    ("64:ff9b:1::", "64:ff9b:1:ffff:ffff:ffff:ffff:ffff"),
+    ("100::", "100::ffff:ffff:ffff:ffff"),
+    ("100:0:0:1::", "100::1:ffff:ffff:ffff:ffff"),
+    ("2001::", "2001:0:ffff:ffff:ffff:ffff:ffff:ffff"),
+    ("2001:1::1", "2001:1::3"),
+    ("2001:2::", "2001:2:0:ffff:ffff:ffff:ffff:ffff"),
+    ("2001:3::", "2001:3:ffff:ffff:ffff:ffff:ffff:ffff"),
+    ("2001:4:112::", "2001:4:112:ffff:ffff:ffff:ffff:ffff"),
+    ("2001:10::", "2001:1f:ffff:ffff:ffff:ffff:ffff:ffff"),
+    ("2001:20::", "2001:3f:ffff:ffff:ffff:ffff:ffff:ffff"),
+    ("2001:db8::", "2001:db8:ffff:ffff:ffff:ffff:ffff:ffff"),
+    ("2002::", "2002:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),
+    ("2002:808:808::1", "2002:7f00:1::1"),
+    ("2620:4f:8000::", "2620:4f:8000:ffff:ffff:ffff:ffff:ffff"),
+    ("3fff::", "3fff:fff:ffff:ffff:ffff:ffff:ffff:ffff"),
+    ("5f00::", "5f00:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),
+    ("fc00::", "fdff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),
+    ("fe80::", "febf:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),
+    ("fec0::", "feff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),
+    ("ff00::", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),
+)
+"""First and last of each range in IANA's registries, and of what stands for an address in one."""
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        pytest.param(address, id=f"T27 {ends[0]} {which}")
+        for ends in RANGES
+        for which, address in zip(("first", "last"), ends, strict=True)
+    ],
+)
+def test_no_range_with_a_purpose_of_its_own_is_public(address: str) -> None:
+    assert not is_public(ip_address(address))
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "1.0.0.0",
+        "8.8.8.8",
+        "9.255.255.255",
+        "11.0.0.0",
+        "100.128.0.0",
+        "172.32.0.0",
+        "192.0.1.0",
+        "192.88.98.255",
+        "198.20.0.0",
+        "203.0.114.0",
+        "223.255.255.255",
+        "2001:200::",
+        "2001:4860:4860::8888",
+        "2620:4f:8001::",
+        "2a00::1",
+        "3ffe::1",
+        "64:ff9b::8.8.8.8",
+    ],
+)
+def test_the_neighbours_of_those_ranges_are_public(address: str) -> None:
+    assert is_public(ip_address(address))
+
+
 NOT_PUBLIC = (
     "127.0.0.1",
     "127.1.2.3",
@@ -104,6 +192,8 @@ NOT_PUBLIC = (
     "fe80::1",
     "fe80::1%lo",
     "fc00::1",
+    "fec0::1",
+    "192.88.99.1",
     "ff02::1",
     "2001:db8::1",
     "::ffff:127.0.0.1",
@@ -283,6 +373,11 @@ def test_what_is_outside_the_scope_is_refused_before_anything_is_durable(
             ("shop.example.", "b"),
             ("shop.example:80", "b"),
             ("shop..example", "b"),
+            ("shop-.example", "b"),
+            ("-shop.example", "b"),
+            ("shop.example:65536", "b"),
+            ("a" * 64, "b"),
+            ("a." * 127 + "a", "b"),
             ("[::1]", "b"),
             ("127.1", "b"),
             ("0177.0.0.1", "b"),
@@ -305,6 +400,25 @@ def test_a_host_or_path_has_one_spelling(host: str, path: str) -> None:
     spec = kinds_of(Service(name="web", endpoints=(ANYWHERE,)))["page"].spec
     with pytest.raises(ContractError, match=r"arguments\.(host|path)"):
         spec.normalise({"host": host, "path": path})
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        pytest.param(host, id=f"T14 T27 {host!r}")
+        for host in (2130706433, 127, True, None, 1.5, ["shop.example"], {}, b"shop.example")
+    ],
+)
+def test_a_host_is_text(host: Any) -> None:
+    spec = kinds_of(Service(name="web", endpoints=(ANYWHERE,)))["page"].spec
+    with pytest.raises(ContractError, match=r"arguments\.host is no host"):
+        spec.normalise({"host": host, "path": "a"})
+
+
+@pytest.mark.parametrize("host", ["shop.example", "a", "127.0.0.1:8080", "xn--e1afmkfd.example"])
+def test_a_strict_host_name_is_taken(host: str) -> None:
+    spec = kinds_of(Service(name="web", endpoints=(ANYWHERE,)))["page"].spec
+    assert spec.normalise({"host": host, "path": 7})["host"] == host
 
 
 @pytest.mark.parametrize(
@@ -337,7 +451,7 @@ def secure(tmp_path_factory: Any) -> Iterator[tuple[Shop, ssl.SSLContext]]:
     folder: Path = tmp_path_factory.mktemp("secure")
     made = make_certificates(folder / "certificates")
     pair = (f"{made.server},{made.server_key}",)
-    with running(STDLIB, folder, tls=pair) as opened:
+    with running(STDLIB, folder, options=pair) as opened:
         yield opened, ssl.create_default_context(cafile=str(made.ca))
 
 
