@@ -333,7 +333,7 @@ CANDIDATES = (
         level=Level.DEDUPLICATING,
         traits=frozenset({Trait.LOSES_ANSWERS, Trait.SHARED_KEYS}),
         more={
-            "fields": Fields(id="/id"),
+            "fields": Fields(id="/id", key="/reference"),
             "marks": {"reference": "key"},
             "conflict": When(at="/conflict", equals=True),
         },

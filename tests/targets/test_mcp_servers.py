@@ -403,7 +403,7 @@ def reached(reach: Any) -> Server:
         ),
         pytest.param(reached(Http(url="http://example.com/mcp")), "without TLS", id="T27 plain"),
         pytest.param(reached(Http(url="ftp://example.com")), "form https", id="T27 a scheme"),
-        pytest.param(reached(Http(url="https://u:p@example.com")), "form https", id="T28 a user"),
+        pytest.param(reached(Http(url="https://u:p@example.com")), "a password", id="a user"),
         pytest.param(reached(Http(url="https://example.com:x/")), "no address", id="no port"),
         pytest.param(reached(Http(url="https://example.com/#a")), "fragment", id="a fragment"),
     ],

@@ -192,7 +192,7 @@ class McpAdapter:
             if result.is_error:
                 receipts.refuse_error(tool, kind.spec, result.texts)
             poststate = await self._poststate(visit)
-        receipt = receipts.done(tool, kind.spec, result.document, poststate, operation)
+        receipt = receipts.done(tool, kind.spec, result, poststate, operation)
         return replace(receipt, committed_at_ms=receipt.committed_at_ms or self._now_ms())
 
     async def _read(self, kind: Kind, operation: Operation) -> Receipt:
@@ -206,7 +206,7 @@ class McpAdapter:
             if result.is_error:
                 receipts.refuse_error(tool, kind.spec, result.texts)
             poststate = await self._poststate(visit)
-        receipt = receipts.read(tool, kind.spec, result.document, poststate, operation)
+        receipt = receipts.read(tool, kind.spec, result, poststate, operation)
         return replace(receipt, committed_at_ms=self._now_ms())
 
     def _check_tools(self, listing: Listing, operation: Operation) -> None:
@@ -229,7 +229,7 @@ async def _asked(visit: Visit, tool: str, arguments: Mapping[str, Json]) -> Json
         result = await visit.call(tool, arguments)
     except (UnknownOutcomeError, RefusedError) as error:
         raise UnavailableError(f"{tool!r:.80} did not answer: {error.message}") from error
-    if result.is_error or not result.is_structured:
+    if result.is_error or result.document is None:
         raise UnavailableError(f"{tool!r:.80} answered without structured content")
     return result.document
 

@@ -51,7 +51,8 @@ class Http:
     """A server that is reached by streamable HTTP. No redirect is followed.
 
     Attributes:
-        url: Its endpoint. Without TLS only to a loopback address.
+        url: Its endpoint. Without TLS only to a loopback address; with a query, which may
+            be a secret, only where the server's `instance` stands for it.
         headers: Headers of every request, such as the credentials.
         allows_plain: Whether it may be called without TLS elsewhere too.
     """
@@ -78,11 +79,13 @@ class When:
 class Fields:
     """Where a receipt, as the server shows it, holds what recovery compares.
 
-    Each is a JSON Pointer into the receipt; empty where the server does not keep it.
+    Each is a JSON Pointer into the receipt; empty where the server does not keep it. What
+    lacks one of those that are declared is no receipt.
 
     Attributes:
         id: The server's own id of the effect; the key stands for it where there is none.
-        key: The key, to see that an answer is the answer to this call.
+        key: The key, to see that an answer is the answer to this call. A tool that is
+            looked up needs it.
         digest: The intent digest, where the call carried it.
         run: The run, where the call carried it. Without it a key of one run is the same
             key in another.
@@ -104,8 +107,9 @@ class Ask:
         tool: Its name at the server.
         arguments: Its arguments, but for the marks.
         marks: Per argument, what stands there: "key" at least once, or "run".
-        receipt: JSON Pointer to the receipt in its structured content; null there, or an
-            empty place in what is there, says that there is no such effect.
+        receipt: JSON Pointer to the receipt in its structured content. A null there, or an
+            empty array around it, says that there is no such effect.
+        is_missing_absent: Whether an object without that member says it too.
         linearizable: Whether the answer sees every effect that has landed.
     """
 
@@ -113,6 +117,7 @@ class Ask:
     marks: Mapping[str, Mark]
     arguments: Mapping[str, Json] | None = None
     receipt: str = ""
+    is_missing_absent: bool = False
     linearizable: bool = True
 
 
@@ -149,7 +154,8 @@ class Tool:
         marks: Per argument of the tool, what the adapter puts there; the planner cannot.
             The key, the digest and the run travel in `_meta` in any case.
         look_up: How the server is asked for the receipt.
-        answer: JSON Pointer to the receipt in the structured content of the call itself.
+        answer: JSON Pointer to the receipt in the structured content of the call itself;
+            with neither it nor `fields`, any whole answer that is no error will do.
         fields: Where a receipt holds what.
         replayed: Result that shows an earlier effect of the key.
         conflict: Result, also one that is an error, that says that the key holds another

@@ -2,7 +2,8 @@
 
 Each request has a connection of its own, so that a refused one is known to have left
 nothing. Nothing is redirected, an answer has a bound, and only an answer that names a
-request is the answer to it: the SDK takes whatever answer comes on a request's stream.
+request is the answer to it: the SDK takes whatever answer comes on a request's stream. It
+reads what was checked here, written anew, so that both read the same.
 """
 
 import json
@@ -70,9 +71,13 @@ class Watched(httpx2.AsyncBaseTransport):
             await answer.aclose()
             raise httpx2.RemoteProtocolError("the server redirects", request=request)
         is_gone = answer.status_code == NO_SESSION and SESSION in request.headers
+        inner = answer.stream
+        if not isinstance(inner, httpx2.AsyncByteStream):
+            raise httpx2.RemoteProtocolError("an answer without a body to read")
+        answer.stream = _body(answer, inner, name)
         if name and (is_gone or answer.status_code in TURNED_AWAY):
             self._wire.turned_away[name] = answer.status_code
-        answer.stream = _body(answer, name)
+            answer.stream = _Body(inner, _nothing())
         return answer
 
     async def aclose(self) -> None:
@@ -80,16 +85,15 @@ class Watched(httpx2.AsyncBaseTransport):
         await self._inner.aclose()
 
 
-def _body(answer: httpx2.Response, name: str) -> httpx2.AsyncByteStream:
-    inner = answer.stream
-    if not isinstance(inner, httpx2.AsyncByteStream):
-        raise httpx2.RemoteProtocolError("an answer without a body to read")
-    kind = answer.headers.get("content-type", "").lower()
+def _body(
+    answer: httpx2.Response, inner: httpx2.AsyncByteStream, name: str
+) -> httpx2.AsyncByteStream:
     if not name:
         return _Body(inner, _bounded_lines(inner))
-    if kind.startswith("text/event-stream"):
+    kind = answer.headers.get("content-type", "").lower()
+    if answer.is_success and kind.startswith("text/event-stream"):
         return _Body(inner, _own_events(inner, name))
-    return _Body(inner, _own_document(inner, name, is_whole=answer.is_success))
+    return _Body(inner, _own_document(inner, name))
 
 
 class _Body(httpx2.AsyncByteStream):
@@ -107,43 +111,56 @@ class _Body(httpx2.AsyncByteStream):
         await self._inner.aclose()
 
 
-async def _own_document(
-    inner: httpx2.AsyncByteStream, name: str, *, is_whole: bool
-) -> AsyncIterator[bytes]:
-    """Yield a body, once it was read within its bound and is no answer to another request."""
+async def _nothing() -> AsyncIterator[bytes]:
+    """Yield no body: the status says it all."""
+    yield b""
+
+
+async def _own_document(inner: httpx2.AsyncByteStream, name: str) -> AsyncIterator[bytes]:
+    """Yield a body that is the answer to a request, whatever its status; else none.
+
+    Without a body the SDK has no answer, and says so with a code that is ambiguous.
+    """
     body = bytearray()
     async for piece in inner:
         body += piece
         _check_size(len(body))
-    if is_whole:
-        _check_own(bytes(body), name)
-    yield bytes(body)
+    message = _object(bytes(body))
+    yield _written(message) if _is_answer(message, name) else b""
 
 
 async def _own_events(inner: httpx2.AsyncByteStream, name: str) -> AsyncIterator[bytes]:
-    """Yield the events of one request's stream, none of which answers another request.
+    """Yield the messages of one request's stream: its answer, and what is no answer at all.
 
-    Their ids are left out: a stream that broke off is not taken up again, since what
+    Ids of events are left out: a stream that broke off is not taken up again, since what
     would come on the next one need not belong to this request.
     """
     taken = 0
-    event: list[bytes] = []
+    event: list[tuple[bytes, bytes]] = []
     async for line in _lines(inner):
         taken += len(line)
         _check_size(taken)
         if line:
-            if line.startswith((b"data:", b"event:", b":")):
-                event.append(line)
+            field, _, value = line.partition(b":")
+            event.append((field, value.removeprefix(b" ")))
             continue
-        data = [part[5:].removeprefix(b" ") for part in event if part.startswith(b"data:")]
-        _check_own(b"\n".join(data), name)
-        yield b"\n".join([*event, b"", b""])
+        data = b"\n".join(value for field, value in event if field == b"data")
+        kinds = [value for field, value in event if field == b"event" and value]
         event = []
+        if not data or kinds[-1:] not in ([], [b"message"]):
+            continue
+        message = _object(data)
+        if not _is_answer(message, name) and not _is_call(message):
+            raise httpx2.RemoteProtocolError("an event that is no message, or answers another")
+        yield b"data: " + _written(message) + b"\n\n"
 
 
 async def _bounded_lines(inner: httpx2.AsyncByteStream) -> AsyncIterator[bytes]:
-    """Yield a stream that lasts as long as the session, in lines that have a bound."""
+    """Yield a stream that lasts as long as the session, in events that have a bound."""
+    taken = 0
     async for line in _lines(inner):
+        taken = taken + len(line) if line else 0
+        _check_size(taken)
         yield line + b"\n"
 
 
@@ -163,11 +180,15 @@ def _check_size(size: int) -> None:
         raise httpx2.RemoteProtocolError(f"the answer has more than {MESSAGE_BYTES_MAX} bytes")
 
 
-def _check_own(text: bytes, name: str) -> None:
-    message = _object(text)
-    is_answer = "result" in message or "error" in message
-    if is_answer and message.get("id") not in (name, None):
-        raise httpx2.RemoteProtocolError("an answer to another request")
+def _is_answer(message: dict[str, Json], name: str) -> bool:
+    """Return whether a message answers the request of this name, and nothing else."""
+    has_answer = ("result" in message) != ("error" in message)
+    return has_answer and "method" not in message and message.get("id") == name
+
+
+def _is_call(message: dict[str, Json]) -> bool:
+    """Return whether a message is a request or a notification of the server, and no answer."""
+    return "method" in message and "result" not in message and "error" not in message
 
 
 def _request_id(request: httpx2.Request) -> str:
@@ -182,6 +203,12 @@ def _request_id(request: httpx2.Request) -> str:
 def _object(text: bytes) -> dict[str, Json]:
     try:
         value = json.loads(text)
+        json.dumps(value)
     except (ValueError, RecursionError):
         return {}
     return cast("dict[str, Json]", value) if isinstance(value, dict) else {}  # a JSON object
+
+
+def _written(message: dict[str, Json]) -> bytes:
+    """Return a message in ASCII and one line, which every reader reads alike."""
+    return json.dumps(message).encode("ascii")

@@ -27,8 +27,9 @@ from counterfoil.core.words import Json, Level, Risk, identifier
 TOOLS = "tools"
 """Scope list: names of tools at the server."""
 
-AMBIGUOUS_CODES = frozenset({-32700, -32600, -32603, -32000, -32001})
-"""Codes that the SDK itself makes up when an answer is lost or cannot be read."""
+AMBIGUOUS_CODES = frozenset({-32700, -32600, -32601, -32603, -32000, -32001, 0})
+"""Codes that the SDK itself makes up: its client when an answer is lost, cannot be read or
+is a page of somebody else's (404 is -32601), its server (0) for whatever a tool raises."""
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -129,20 +130,31 @@ def _check_reach(server: Server) -> None:
             raise ConfigError(f"command of {server.name} is empty, or has an empty part or a NUL")
         _check_texts(reach.environment, f"environment of {server.name}")
         return
-    _check_url(server.name, reach)
+    _check_url(server, reach)
     _check_texts(reach.headers, f"headers of {server.name}")
 
 
-def _check_url(name: str, reach: Http) -> None:
+def _check_url(server: Server, reach: Http) -> None:
+    """Refuse what is no address, or holds what may be a secret; none of it is quoted."""
+    name = server.name
     try:
         url = urlsplit(reach.url)
         host, is_sound = url.hostname or "", url.port != 0
     except ValueError:
-        raise ConfigError(f"url of {name} {reach.url!r:.120} is no address") from None
-    if not is_sound or url.scheme not in ("http", "https") or not host or "@" in url.netloc:
-        raise ConfigError(f"url of {name} {reach.url!r:.120} is not of the form https://HOST/PATH")
+        raise ConfigError(f"url of {name} is no address") from None
+    if "@" in url.netloc:
+        raise ConfigError(
+            f"url of {name} holds a user or a password", move="hand them on by a header"
+        )
+    if not is_sound or url.scheme not in ("http", "https") or not host:
+        raise ConfigError(f"url of {name} is not of the form https://HOST/PATH")
     if url.fragment or not (reach.url.isascii() and reach.url.isprintable()):
-        raise ConfigError(f"url of {name} {reach.url!r:.120} has a fragment or odd characters")
+        raise ConfigError(f"url of {name} has a fragment or odd characters")
+    if "?" in reach.url and not server.instance:
+        raise ConfigError(
+            f"url of {name} has a query, which may be a secret and would stand in each state",
+            move="set `instance`, which then stands for the address",
+        )
     if url.scheme == "http" and host not in LOOPBACK and not reach.allows_plain:
         raise ConfigError(
             f"{name} would be called without TLS", move="use https, or set allows_plain"
@@ -202,6 +214,11 @@ def _check_level(tool: Tool) -> None:
         raise ConfigError(
             f"{name} is {level} and cannot be asked",
             move="declare its look_up, or its level as blind",
+        )
+    if not tool.fields.key:
+        raise ConfigError(
+            f"{name} has a look_up and no fields.key, so that whose receipt it shows is not seen",
+            move="declare where the receipt holds the key",
         )
     if not asked.linearizable and level is not Level.QUERYABLE:
         raise ConfigError(f"{name}: without a linearizable look-up it is queryable at most")

@@ -30,7 +30,7 @@ def check_pointer(pointer: str, field: str) -> None:
 def at(document: Json, pointer: str) -> Json:
     """Return what stands at a pointer, or None where it leads nowhere."""
     for part in pointer.split("/")[1:]:
-        name = part.replace("~1", "/").replace("~0", "~")
+        name = _name(part)
         if isinstance(document, dict):
             members = cast("dict[str, Json]", document)  # a JSON object
             document = members.get(name)
@@ -40,6 +40,24 @@ def at(document: Json, pointer: str) -> Json:
         else:
             return None
     return document
+
+
+def is_empty_at(document: Json, pointer: str, *, is_missing_empty: bool) -> bool:
+    """Return whether a document says that a place is empty, and does not merely lack it.
+
+    Args:
+        document: Structured content.
+        pointer: The place.
+        is_missing_empty: Whether an object without such a member says so too.
+    """
+    around, _, part = pointer.rpartition("/")
+    container = at(document, around)
+    if not pointer or not isinstance(container, dict | list):
+        return False
+    if isinstance(container, list):
+        return not container
+    members = cast("dict[str, Json]", container)  # a JSON object
+    return members.get(_name(part), None if is_missing_empty else part) is None
 
 
 def text_at(document: Json, pointer: str) -> str:
@@ -70,3 +88,8 @@ def fits(when: When, document: Json) -> bool:
     if when.equals is None:
         return found is not None
     return isinstance(found, bool) == isinstance(when.equals, bool) and found == when.equals
+
+
+def _name(part: str) -> str:
+    """Return the name of a member, as a part of a pointer spells it."""
+    return part.replace("~1", "/").replace("~0", "~")

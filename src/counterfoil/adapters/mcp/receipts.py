@@ -1,7 +1,8 @@
 """What results say: receipts, observations, refusals. Whatever a server says is data.
 
 Absent is only what it says in so many words: a place for a receipt that is there and
-empty. An error that a tool reports is unknown, unless it was declared to be final.
+empty. A receipt is an object that holds all that was declared of it. Everything else is
+unknown, an error that a tool reports too, unless it was declared to be final.
 """
 
 from dataclasses import dataclass
@@ -10,7 +11,8 @@ from msgspec.structs import replace
 
 from counterfoil.adapters.mcp.declare import Ask, Fields, Http, Server, Tool, Watch
 from counterfoil.adapters.mcp.listing import Listing, pinned
-from counterfoil.adapters.mcp.pointer import at, fits, moment_at, text_at
+from counterfoil.adapters.mcp.pointer import at, fits, is_empty_at, moment_at, text_at
+from counterfoil.adapters.mcp.site import Result
 from counterfoil.core.canonical import bounded, canonical, digest, storable
 from counterfoil.core.errors import (
     IdempotencyConflictError,
@@ -104,6 +106,20 @@ def receipt_of(
     )
 
 
+def flaw_of(fields: Fields, shown: Json, key: Key) -> str:
+    """Return what keeps a value from being the receipt of a key; empty when nothing does."""
+    if not isinstance(shown, dict) or not shown:
+        return "no receipt"
+    for name in Fields.__annotations__:
+        pointer: str = getattr(fields, name)
+        held = moment_at(shown, pointer) if name == "committed_at" else text_at(shown, pointer)
+        if pointer and not held:
+            return f"a receipt that holds no {name}"
+    if fields.key and text_at(shown, fields.key) != key:
+        return "the receipt of another key"
+    return ""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Question:
     """A look-up: with what it is asked, of which kind, and for whose key."""
@@ -126,15 +142,13 @@ def looked_up(question: Question, document: Json, state: EnvironmentState) -> Lo
     """Return what the answer to a look-up says of a key."""
     asked, tool, spec = question.asked, question.tool, question.spec
     run_id, key = question.run_id, question.key
+    if is_empty_at(document, asked.receipt, is_missing_empty=asked.is_missing_absent):
+        return ABSENT
     shown = at(document, asked.receipt)
-    if shown is None:
-        is_empty = at(document, asked.receipt.rpartition("/")[0]) is not None
-        is_empty = bool(asked.receipt) and is_empty
-        return ABSENT if is_empty else unknown("the look-up's answer has no place for a receipt")
-    if tool.fields.key and text_at(shown, tool.fields.key) != key:
-        return unknown("the look-up shows the receipt of another key")
+    if flaw := flaw_of(tool.fields, shown, key):
+        return unknown(f"the look-up shows {flaw}")
     receipt = receipt_of(spec, tool.fields, shown, state, key)
-    if not receipt.run_id and not tool.fields.run:
+    if not tool.fields.run:
         receipt = replace(receipt, run_id=run_id)
     if receipt.run_id != run_id:
         return LookUp(answer=Said.FOUND_OTHER, receipt=receipt)
@@ -142,7 +156,7 @@ def looked_up(question: Question, document: Json, state: EnvironmentState) -> Lo
 
 
 def done(
-    tool: Tool, spec: KindSpec, document: Json, poststate: EnvironmentState, operation: Operation
+    tool: Tool, spec: KindSpec, result: Result, poststate: EnvironmentState, operation: Operation
 ) -> Receipt:
     """Return the receipt that stands in the answer to the call itself.
 
@@ -150,13 +164,12 @@ def done(
         IdempotencyConflictError: It is of another run, or of another intent.
         UnknownOutcomeError: It is not there, or is of another key.
     """
-    shown = at(document, tool.answer)
-    fields = tool.fields
+    shown, fields = result.shown, tool.fields
+    if tool.answer or fields != Fields():
+        shown = at(result.document, tool.answer)
+        if flaw := flaw_of(fields, shown, operation.key):
+            raise UnknownOutcomeError(f"{tool.name} was answered with {flaw}")
     receipt = receipt_of(spec, fields, shown, poststate, operation.key)
-    if fields.key and text_at(shown, fields.key) != operation.key:
-        raise UnknownOutcomeError(f"{tool.name} was answered with what is of another key")
-    if not receipt.id or (fields.run and not receipt.run_id):
-        raise UnknownOutcomeError(f"{tool.name} was answered without its receipt")
     for what, held, wanted in (
         ("run", receipt.run_id or operation.run_id, operation.run_id),
         ("intent", receipt.digest or operation.digest, operation.digest),
@@ -168,17 +181,17 @@ def done(
         run_id=operation.run_id,
         served=operation.served,
         statement=operation.statement,
-        replayed=tool.replayed is not None and fits(tool.replayed, document),
+        replayed=tool.replayed is not None and fits(tool.replayed, result.document),
     )
 
 
 def read(
-    tool: Tool, spec: KindSpec, document: Json, poststate: EnvironmentState, operation: Operation
+    tool: Tool, spec: KindSpec, result: Result, poststate: EnvironmentState, operation: Operation
 ) -> Receipt:
-    """Return what a read or a verification gave."""
-    result = document
+    """Return what a read or a verification gave; what is not structured passes nothing."""
+    given = result.shown
     if tool.passes is not None:
-        result = {"passed": fits(tool.passes, document), "answer": document}
+        given = {"passed": fits(tool.passes, result.document), "answer": given}
     return Receipt(
         id="",
         adapter=spec.adapter,
@@ -189,7 +202,7 @@ def read(
         level=spec.level,
         poststate=poststate,
         committed_at_ms=0,
-        result=bounded(result),
+        result=bounded(given),
     )
 
 

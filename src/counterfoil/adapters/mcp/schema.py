@@ -66,6 +66,6 @@ def _nothing(*_: Json) -> Iterator[Json]:
 
 
 def _told(error: Json) -> str:
-    """Return which field breaks which rule, without quoting a payload at length."""
+    """Return which field breaks which rule; a payload is not quoted, nor is its message."""
     field = "/".join(str(part) for part in ("arguments", *error.absolute_path))
-    return f"{field:.200} breaks {error.validator!s:.40} of the tool's schema: {error.message:.200}"
+    return f"{field:.200} breaks {error.validator!s:.40} of the tool's schema"

@@ -67,16 +67,19 @@ class Result:
     """What a tool answered, without secrets.
 
     Attributes:
-        document: Its structured content, or its texts where there is none.
+        document: Its structured content; None where there is none.
         texts: Its blocks of content, as JSON.
-        is_structured: Whether there is structured content.
         is_error: Whether the tool says that it failed.
     """
 
     document: Json
     texts: Json
-    is_structured: bool
     is_error: bool
+
+    @property
+    def shown(self) -> Json:
+        """Its structured content, or its texts where there is none."""
+        return self.texts if self.document is None else self.document
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -216,15 +219,12 @@ class Site:
 
 
 def _result(answer: types.CallToolResult, hidden: tuple[str, ...]) -> Result:
-    structured = answer.structured_content
     blocks = [
         block.model_dump(mode="json", by_alias=True, exclude_none=True) for block in answer.content
     ]
-    texts = without(blocks, hidden)
     return Result(
-        document=texts if structured is None else without(structured, hidden),
-        texts=texts,
-        is_structured=structured is not None,
+        document=without(answer.structured_content, hidden),
+        texts=without(blocks, hidden),
         is_error=answer.is_error,
     )
 
