@@ -37,8 +37,10 @@ from tests.support.sources import ROOT
 
 LOOPBACK = ("127.0.0.0/8",)
 PATIENCE_SECONDS = 60
+LOOKS_MAX = 3_000
+PAUSE_SECONDS = 0.01
 CALL_MS = 10_000
-ASK_MS = 2_000
+ASK_MS = 10_000
 DAY_MS = 86_400_000
 UNASKED: dict[str, Any] = {"look_up": None, "key_retention_ms": DAY_MS}
 """What makes a declaration that of a service that dedupes and cannot be asked."""
@@ -147,6 +149,14 @@ class Door:
         with ledger.connected(self.shop.place) as db:
             return ledger.claims(db, self.tenant) > 0
 
+    def wait_for_order(self) -> None:
+        """Wait until the shop has made an order."""
+        for _ in range(LOOKS_MAX):
+            if self.orders():
+                return
+            time.sleep(PAUSE_SECONDS)
+        raise AssertionError("the shop makes no order")
+
     def open(self, service: Service, **more: Any) -> HttpAdapter:
         given: dict[str, Any] = {"now_ms": now_ms, "networks": LOOPBACK} | more
         adapter = open_http(service, **given)
@@ -164,9 +174,7 @@ def now_ms() -> int:
 
 
 def door(shop: Shop) -> Door:
-    at = Door(shop=shop, tenant=f"tenant-{next(_tenants):04}", proxy=HttpProxy(shop.port))
-    at.proxy.is_begun = at.is_begun
-    return at
+    return Door(shop=shop, tenant=f"tenant-{next(_tenants):04}", proxy=HttpProxy(shop.port))
 
 
 # ---------------------------------------------------------------- declarations

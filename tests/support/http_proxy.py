@@ -6,14 +6,11 @@ A connection carries one request, so what becomes of a connection becomes of a r
 import socket
 import struct
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 
 PIECE = 65_536
 SECONDS_MAX = 20
-LOOKS_MAX = 2_000
-PAUSE_SECONDS = 0.01
 CONDITIONS = (b"counterfoil-client", b"counterfoil-commits")
 RESET = struct.pack("ii", 1, 0)
 
@@ -29,9 +26,9 @@ class HttpProxy:
     """A proxy for one service.
 
     Fates of a request: "lose" (it is carried out, its answer is lost), "drop" (it is read
-    and goes nowhere), "late" (it goes nowhere until `arrive`), "leave" (its client is gone
-    once `is_begun`), "twice" (it arrives twice), "bare" (it loses its conditions), and any
-    text that begins with "HTTP/" (it goes nowhere and gets that answer).
+    and goes nowhere), "late" (it goes nowhere until `arrive`), "twice" (it arrives
+    twice), "bare" (it loses its conditions), and any text that begins with "HTTP/" (it goes
+    nowhere and gets that answer). While it `is_down`, each request is dropped.
     """
 
     def __init__(self, port: int) -> None:
@@ -39,7 +36,7 @@ class HttpProxy:
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.port = self._listener.getsockname()[1]
         self.seen: list[bytes] = []
-        self.is_begun: Callable[[], bool] = lambda: True
+        self.is_down = False
         self._armed: list[tuple[str, Fits]] = []
         self._late: list[bytes] = []
         self._lock = threading.Lock()
@@ -75,6 +72,8 @@ class HttpProxy:
     def _fate(self, head: bytes) -> str:
         with self._lock:
             self.seen.append(head)
+            if self.is_down:
+                return "drop"
             for armed in self._armed:
                 if armed[1](head):
                     self._armed.remove(armed)
@@ -94,10 +93,6 @@ class HttpProxy:
                 case "late":
                     self._late.append(request)
                     client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
-                case "leave":
-                    threading.Thread(target=self._deliver, args=(request,), daemon=True).start()
-                    self._await_begun()
-                    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
                 case "bare":
                     self._pass_on(_without_conditions(request), client)
                 case str() as answer if answer.startswith("HTTP/"):
@@ -109,18 +104,9 @@ class HttpProxy:
                 case _:
                     self._pass_on(request, client)
 
-    def _await_begun(self) -> None:
-        for _ in range(LOOKS_MAX):
-            if self.is_begun():
-                return
-            time.sleep(PAUSE_SECONDS)
-
     def _deliver(self, request: bytes) -> None:
         """Have a request carried out, and hear of it."""
-        with (
-            suppress(OSError),
-            socket.create_connection(self._service, SECONDS_MAX) as service,
-        ):
+        with socket.create_connection(self._service, SECONDS_MAX) as service:
             service.sendall(request)
             service.recv(PIECE)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from counterfoil.adapters.http import Service
 from counterfoil.adapters.http.adapter import HttpAdapter
+from counterfoil.core.errors import UnavailableError, UnknownOutcomeError
 from counterfoil.core.run import Run
 from counterfoil.core.task import Policy, Task, Verification
 from counterfoil.core.words import Level
@@ -14,6 +15,10 @@ from counterfoil.engine.session import Session
 from counterfoil.testing.mortal import Death, Died, Fate, mortal
 from tests.support.http_bench import Door, Shop, door, from_environment, scope_of, service
 from tests.support.stages import Backend, Form, PlayStage, closing
+
+PROCESSES_MAX = 100
+BRIEF_MS = 300
+"""Longest that a call may take which is made to take too long."""
 
 EAGER = Form(merges=False)
 SKUS = ("A-1", "B-2")
@@ -90,6 +95,31 @@ def skus(at: Door) -> tuple[str, ...]:
 
 def shown(stage: PlayStage) -> Run:
     return control.show(stage.parts(), stage.run_id).run
+
+
+def held(stage: PlayStage, at: Door) -> None:
+    """Let a call be under way at the shop, and the processes that made it be gone."""
+    at.fault("hold")
+    for _ in range(PROCESSES_MAX):
+        try:
+            stage.work(stage.parts())
+        except (UnavailableError, UnknownOutcomeError):
+            stage.wait()
+        if at.is_begun():
+            return
+    raise AssertionError(f"no call of {PROCESSES_MAX} processes has begun")
+
+
+def patiently(stage: PlayStage) -> None:
+    """Let fresh processes work, one after the other, until the service has time for one."""
+    for _ in range(PROCESSES_MAX):
+        try:
+            stage.work(stage.parts())
+        except (UnavailableError, UnknownOutcomeError):
+            stage.wait()
+        else:
+            return
+    raise AssertionError(f"{PROCESSES_MAX} processes came to no end")
 
 
 def killed(stage: PlayStage, call: str, *, is_after: bool = True) -> None:

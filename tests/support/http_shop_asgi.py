@@ -77,7 +77,8 @@ def build(place: str, commits: Commits | None) -> Starlette:
 
     async def state(request: Request) -> Response:
         with ledger.connected(place) as db:
-            return JSONResponse({"orders": len(ledger.orders(db, tenant_of(request)))})
+            count = len(ledger.orders(db, tenant_of(request)))
+            return JSONResponse({"orders": count, "instance": "shop-1"})
 
     middleware: Any = Middleware(ReceiptMiddleware, journal=open_journal(place), rules=rules)
     routes = [

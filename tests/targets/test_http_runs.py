@@ -1,12 +1,13 @@
 """Runs over a service of HTTP: what is lost, late, moved or fenced off; orders are counted."""
 
 from collections.abc import Iterator
+from dataclasses import replace as changed
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from counterfoil.adapters.http import Meaning, When
+from counterfoil.adapters.http import Meaning, Question, Service, When
 from counterfoil.core.errors import (
     FrozenError,
     LeaseLostError,
@@ -21,12 +22,22 @@ from counterfoil.core.review import CaseReason
 from counterfoil.core.run import Phase
 from counterfoil.core.words import Level
 from counterfoil.keeper import Keeper
-from tests.support.http_bench import ASGI, STDLIB, Shop, running
-from tests.support.http_scene import killed, order, order_once, restock, shown, skus, staged
+from tests.support.http_bench import ASGI, DAY_MS, STDLIB, Shop, running
+from tests.support.http_scene import (
+    BRIEF_MS,
+    held,
+    killed,
+    order,
+    order_once,
+    patiently,
+    restock,
+    shown,
+    skus,
+    staged,
+)
 from tests.support.stages import TTL_MS, Backend, PlayStage
 
 IN_FLIGHT_MS = 60_000
-DAY_MS = 86_400_000
 
 
 @pytest.fixture(scope="module")
@@ -156,41 +167,90 @@ def test_a_service_that_is_down_leaves_the_intent_unsent(
         assert (shown(stage).phase, skus(at)) == (Phase.RUNNING, ())
 
 
-def test_a_service_that_comes_back_is_asked_and_then_called(stdlib: Shop, tmp_path: Path) -> None:
-    with (
-        running(STDLIB, tmp_path) as shop,
-        staged(shop, Level.DEDUPLICATING, call_ms=500) as (stage, at),
-    ):
+@keeping()
+def test_a_service_that_comes_back_is_asked_and_then_called(
+    level: Level, name: str, tmp_path: Path
+) -> None:
+    module = STDLIB if name == "stdlib" else ASGI
+    with running(module, tmp_path) as shop, staged(shop, level) as (stage, at):
         with Keeper(stage.parts()).run(stage.task, stage.run_id) as run:
             shop.kill()
+            at.proxy.is_down = True
             with pytest.raises((UnknownOutcomeError, UnavailableError)):
                 order(run)
         shop.start()
+        at.proxy.is_down = False
+        stage.wait()
+        patiently(stage)
+        assert shown(stage).phase is Phase.COMPLETED
+        assert skus(at) == ("A-1", "B-2")
+
+
+@keeping()
+def test_a_service_that_is_full_is_left_and_ordered_from_once_it_has_room(
+    level: Level, name: str, request: pytest.FixtureRequest
+) -> None:
+    shop = shop_of(request, name)
+    with staged(shop, level) as (stage, at):
+        with Keeper(stage.parts()).run(stage.task, stage.run_id) as run:
+            shop.fill()
+            try:
+                with pytest.raises((UnknownOutcomeError, UnavailableError)):
+                    order(run)
+            finally:
+                shop.make_room()
+            assert (shown(stage).phase, skus(at)) == (Phase.RUNNING, ())
         stage.wait()
         assert finished(stage) is Phase.COMPLETED
         assert skus(at) == ("A-1", "B-2")
 
 
 @pytest.mark.parametrize(
+    ("fate", "error"),
+    [
+        pytest.param("instead:429", UnavailableError, id="too many requests"),
+        pytest.param("instead:503", None, id="overloaded"),
+        pytest.param("instead:507", None, id="full"),
+        pytest.param("instead:hang-up", None, id="it hangs up"),
+    ],
+)
+def test_a_service_that_is_short_of_something_for_a_while_gets_one_order(
+    fate: str, error: type[UnavailableError] | None, stdlib: Shop
+) -> None:
+    with staged(stdlib, Level.DEDUPLICATING, program=order_once) as (stage, at):
+        at.fault(fate)
+        if error is not None:
+            with pytest.raises(error):
+                stage.work(stage.parts())
+            assert skus(at) == ()
+        stage.work(stage.parts())
+        assert (skus(at), at.proxy.writes()) == (("A-1",), 2)
+
+
+@pytest.mark.parametrize("fate", ["instead:503", "instead:507"])
+def test_a_service_that_stays_short_of_something_leaves_it_open(fate: str, stdlib: Shop) -> None:
+    with staged(stdlib, Level.DEDUPLICATING, program=order_once) as (stage, at):
+        for _ in range(2):
+            at.fault(fate)
+        with pytest.raises(UnknownOutcomeError):
+            stage.work(stage.parts())
+        assert (shown(stage).phase, skus(at)) == (Phase.RUNNING, ())
+        stage.work(stage.parts())
+        assert skus(at) == ("A-1",)
+
+
+@pytest.mark.parametrize(
     "case", ["C07 recovery before the commit", "C07 recovery after the commit"]
 )
 def test_a_call_that_outlives_its_worker_is_one_order(case: str, stdlib: Shop) -> None:
-    with staged(stdlib, Level.DEDUPLICATING, program=order_once, call_ms=300) as (stage, at):
-        at.fault("hold")
-        with pytest.raises(UnknownOutcomeError):
-            stage.work(stage.parts())
-        stage.wait()
+    with staged(stdlib, Level.DEDUPLICATING, program=order_once, call_ms=BRIEF_MS) as (stage, at):
+        held(stage, at)
         if case == "C07 recovery before the commit":
-            with pytest.raises(UnknownOutcomeError):
+            with pytest.raises((UnavailableError, UnknownOutcomeError)):
                 stage.work(stage.parts())
             assert skus(at) == ()
         at.fault("go", f"{at.tenant}/go")
-        for _ in range(100):
-            try:
-                stage.work(stage.parts())
-                break
-            except UnknownOutcomeError:
-                stage.wait()
+        patiently(stage)
         assert skus(at) == ("A-1",)
 
 
@@ -220,22 +280,54 @@ def test_a_second_caller_meanwhile_makes_no_call(level: Level, stdlib: Shop) -> 
 
 @at_level(Level.QUERYABLE, "C28 it lands late")
 def test_not_found_while_it_may_still_land_is_not_sent_again(level: Level, stdlib: Shop) -> None:
-    more: dict[str, Any] = {"call_ms": 300, "in_flight_ms": IN_FLIGHT_MS}
+    more: dict[str, Any] = {"in_flight_ms": IN_FLIGHT_MS}
     with staged(stdlib, level, program=order_once, is_watched=False, **more) as (
         stage,
         at,
     ):
         at.proxy.arm("late")
-        with pytest.raises(UnknownOutcomeError, match="may still land"):
-            stage.work(stage.parts())
-        assert (skus(at), at.proxy.writes()) == ((), 1)
+        for _ in range(2):  # at once, and again in a process that is started after it
+            with pytest.raises(UnknownOutcomeError, match=r"may still land, ask again after \d+"):
+                stage.work(stage.parts())
+            assert (skus(at), at.proxy.writes()) == ((), 1)
+            stage.backend.clock.advance(TTL_MS // 2)
         at.proxy.arrive()
         stage.backend.clock.advance(IN_FLIGHT_MS)
         stage.work(stage.parts())
         assert (skus(at), at.proxy.writes()) == (("A-1",), 1)
 
 
-@at_level(Level.QUERYABLE, "C28 it never arrived")
+@at_level(Level.QUERYABLE, "C28 (l) the listing lags")
+def test_what_a_listing_does_not_show_yet_is_not_sent_again(level: Level, stdlib: Shop) -> None:
+    with staged(
+        stdlib,
+        level,
+        program=order_once,
+        is_watched=False,
+        of=lagging,
+        in_flight_ms=IN_FLIGHT_MS,
+    ) as (stage, at):
+        at.proxy.arm("lose")
+        for _ in range(2):
+            with pytest.raises(UnknownOutcomeError, match="may still land"):
+                stage.work(stage.parts())
+            assert (skus(at), at.proxy.writes()) == (("A-1",), 1)
+            stage.backend.clock.advance(TTL_MS // 2)
+        at.fault("shown", f"{at.tenant}/listed")
+        stage.backend.clock.advance(IN_FLIGHT_MS)
+        stage.work(stage.parts())
+        assert (skus(at), at.proxy.writes()) == (("A-1",), 1)
+
+
+def lagging(declared: Service) -> Service:
+    """Ask for orders in a listing that shows them some time after they were made."""
+    write = declared.endpoints[0]
+    url = write.url.replace("/plain/orders", "/lagging?reference={key}")
+    question = Question(url=url, receipt="/data/0", linearizable=False)
+    return changed(declared, endpoints=(changed(write, look_up=question), *declared.endpoints[1:]))
+
+
+@at_level(Level.QUERYABLE, "C28 (n) it never arrived")
 def test_what_never_arrived_is_sent_once_more_after_the_bound(level: Level, stdlib: Shop) -> None:
     more: dict[str, Any] = {"in_flight_ms": IN_FLIGHT_MS}
     with staged(stdlib, level, program=order_once, is_watched=False, **more) as (
@@ -259,11 +351,11 @@ def test_without_a_bound_a_person_decides(level: Level, stdlib: Shop) -> None:
         assert (skus(at), at.proxy.writes()) == ((), 1)
 
 
-@keeping("C28")
+@keeping("C28 (k) with key support,")
 def test_with_keys_the_late_first_call_and_the_second_are_one_order(
     level: Level, name: str, request: pytest.FixtureRequest
 ) -> None:
-    with staged(shop_of(request, name), level, program=order_once, call_ms=300) as (stage, at):
+    with staged(shop_of(request, name), level, program=order_once) as (stage, at):
         at.proxy.arm("late")
         stage.work(stage.parts())
         at.proxy.arrive()
