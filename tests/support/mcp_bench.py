@@ -129,13 +129,28 @@ STATUSES = {
     "307": "307 Temporary Redirect\r\nLocation: /elsewhere",
 }
 NAME = re.compile(rb'("id":"[0-9a-f]+-)([0-9]+)"')
+EVENTS, JSON = "text/event-stream", "application/json"
+DONE = b'"result":{"content":[],"structuredContent":{"ticket":{"id":7}}}'
+REFUSED = b'"error":{"code":-32602,"message":"no"}'
+ANSWERS: dict[str, tuple[str, str, bytes]] = {
+    "own error": ("400 Bad Request", JSON, b'"id":OWN,' + REFUSED),
+    "another's error": ("400 Bad Request", JSON, b'"id":"another",' + REFUSED),
+    "nobody's error": ("400 Bad Request", JSON, b'"id":null,' + REFUSED),
+    "another's result": ("200 OK", JSON, b'"id":"another",' + DONE),
+    "nobody's event": ("200 OK", EVENTS, b'"id":null,' + REFUSED),
+    "another's event": ("200 OK", EVENTS, b'"id":"another",' + DONE),
+    "another's event, no text": ("200 OK", EVENTS, b'"a":"\xff","id":"another",' + DONE),
+    "a call that answers": ("200 OK", EVENTS, b'"id":OWN,"method":"ping",' + DONE),
+}
+"""What is answered to a request that was carried out, without what each message holds."""
 
 
 class McpProxy(HttpProxy):
     """A proxy that hears an answer to its end, since that is a stream of events.
 
     Fates of a request: "lose" (it is carried out, its answer is lost), one of `STATUSES`
-    (it goes nowhere, and this is answered), "swap" (the answer names an earlier request).
+    (it goes nowhere, and this is answered), one of `ANSWERS` (it is carried out, and this is
+    answered), "swap" (the answer names an earlier request).
     """
 
     def _serve(self, client: socket.socket) -> None:
@@ -149,6 +164,9 @@ class McpProxy(HttpProxy):
             elif fate == "lose":
                 self._heard(request)
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+            elif fate in ANSWERS:
+                self._heard(request)
+                client.sendall(_answer(request, *ANSWERS[fate]))
             elif fate == "swap":
                 client.sendall(NAME.sub(_earlier, self._heard(request)))
             else:
@@ -161,6 +179,15 @@ class McpProxy(HttpProxy):
             while not heard.endswith((b"0\r\n\r\n", b"}")) and (piece := service.recv(PIECE)):
                 heard += piece
         return heard
+
+
+def _answer(request: bytes, status: str, kind: str, body: bytes) -> bytes:
+    own = NAME.search(request)
+    message = b'{"jsonrpc":"2.0",' + body.replace(b"OWN", own[0][5:] if own else b"") + b"}"
+    if kind == EVENTS:
+        message = b"data: " + message + b"\n\n"
+    head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(message)}\r\n\r\n"
+    return head.encode() + message
 
 
 def _earlier(name: re.Match[bytes]) -> bytes:

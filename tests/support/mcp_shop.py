@@ -12,6 +12,7 @@ import sqlite3
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from mcp import types
@@ -27,14 +28,16 @@ CREATE TABLE IF NOT EXISTS fault (tenant TEXT, name TEXT);
 CREATE TABLE IF NOT EXISTS seen (tenant TEXT, tool TEXT);
 CREATE TABLE IF NOT EXISTS process (pid INTEGER);
 """
-LASTING = ("rug", "raise", "go", "twice", "gone", "modern")
+LASTING = ("rug", "raise", "go", "gone")
 WAIT_SECONDS = 0.02
+PADDING = 100_000
 HUGE = 2_000_000
 THEIRS = "somebody else's"
 
 
 def connected(place: str) -> sqlite3.Connection:
     db = sqlite3.connect(place, isolation_level=None, timeout=60)
+    db.execute("PRAGMA synchronous=OFF")  # servers are killed here, and machines are not
     db.row_factory = sqlite3.Row
     return db
 
@@ -96,6 +99,26 @@ def _write(
     return row
 
 
+@dataclass(frozen=True, kw_only=True)
+class Spoken:
+    """An answer in words alone."""
+
+    text: str
+
+
+class Failed(Spoken):
+    """An error that a tool reports."""
+
+
+NO_TITLE = Failed(text="the title is no title")
+UNFOUND: dict[str, Any] = {
+    "find-error": Failed(text="the database is busy"),
+    "find-words": Spoken(text="there is no such ticket"),
+    "find-shape": {"error": "the database is busy"},
+}
+"""Answers of the look-up that say nothing of a ticket."""
+
+
 class Shop:
     """What the tools do."""
 
@@ -103,11 +126,13 @@ class Shop:
         self.place = place
         self.tenant = tenant
 
-    def fault(self, db: sqlite3.Connection) -> str:
+    def fault(self, db: sqlite3.Connection, tool: str) -> str:
+        """Take the next fault of a tool; those of the look-up begin with "find-"."""
         row = db.execute(
             "DELETE FROM fault WHERE rowid = (SELECT min(rowid) FROM fault WHERE tenant = ?"
-            " AND name NOT IN (SELECT value FROM json_each(?))) RETURNING name",
-            (self.tenant, json.dumps(LASTING)),
+            " AND (name LIKE 'find-%') = ? AND name NOT IN (SELECT value FROM json_each(?)))"
+            " RETURNING name",
+            (self.tenant, tool == "find_ticket", json.dumps(LASTING)),
         ).fetchone()
         return str(row[0]) if row else ""
 
@@ -121,6 +146,16 @@ class Shop:
     def state(self, db: sqlite3.Connection) -> dict[str, Any]:
         row = db.execute("SELECT count(*) FROM ticket WHERE tenant = ?", (self.tenant,)).fetchone()
         return {"version": row[0], "account": self.tenant}
+
+    def fill(self, db: sqlite3.Connection, given: dict[str, Any]) -> str:
+        """Write a ticket that no room is left for, and return what the database says."""
+        (pages,) = db.execute("PRAGMA page_count").fetchone()
+        db.execute(f"PRAGMA max_page_count = {pages}")
+        try:
+            _write(db, self.tenant, given, {"padding": "x" * PADDING})
+        except sqlite3.OperationalError as error:
+            return str(error)
+        raise AssertionError("there was room")
 
     def keep(self, db: sqlite3.Connection, given: dict[str, Any], meta: Any, keyed: bool) -> Any:
         db.execute("BEGIN IMMEDIATE")
@@ -136,14 +171,15 @@ class Shop:
             db.execute("INSERT INTO seen VALUES (?, ?)", (self.tenant, name))
             match name:
                 case "find_ticket":
-                    return {"ticket": self.find(db, given["reference"])}
+                    fault = self.fault(db, name)
+                    return UNFOUND.get(fault) or {"ticket": self.find(db, given["reference"])}
                 case "state" | "check":
                     return self.state(db)
                 case "spoil":
                     return {"ticket": "x" * HUGE}
             if given["title"] == "error":
-                return None
-            return await self.act(db, self.fault(db), given, meta, name == "create_ticket")
+                return NO_TITLE
+            return await self.act(db, self.fault(db, name), given, meta, name == "create_ticket")
 
     async def act(
         self, db: sqlite3.Connection, fault: str, given: dict[str, Any], meta: Any, keyed: bool
@@ -153,25 +189,32 @@ class Shop:
         if fault == "rpc-before":
             raise MCPError(code=types.INVALID_PARAMS, message="not like this")
         if fault == "error-before":
-            return None
+            return NO_TITLE
+        if fault == "full":
+            return Failed(text=self.fill(db, given))
         if fault == "land-late":
             await self.until("go")
-        answer = self.keep(db, given, meta, keyed)
+        return await self.told(fault, self.keep(db, given, meta, keyed))
+
+    async def told(self, fault: str, answer: dict[str, Any]) -> Any:
+        """Return what the caller hears of what was done."""
         if fault == "die-after":
             os._exit(1)
         if fault == "rpc-after":
             raise MCPError(code=types.INVALID_PARAMS, message="too late")
-        if fault == "error-after":
-            return None
         if fault == "answer-late":
             await self.until("go")
-        if fault == "huge":
-            return answer | {"more": "x" * HUGE}
+        instead: dict[str, Any] = {
+            "error-after": NO_TITLE,
+            "mute": Spoken(text="it is done"),
+            "bare": {"ticket": {}, "replayed": False},
+            "empty": {"replayed": False},
+            "huge": answer | {"more": "x" * HUGE},
+            "leak": answer | {"seen": os.environ.get("TOKEN", "")},
+        }
         if fault == "other":
             return {"ticket": answer["ticket"] | {"reference": "another"}, "replayed": False}
-        if fault == "leak":
-            return answer | {"seen": os.environ.get("TOKEN", "")}
-        return answer
+        return instead.get(fault, answer)
 
     async def until(self, name: str) -> None:
         while not has_fault(self.place, self.tenant, name):  # noqa: ASYNC110 - another process says
@@ -243,9 +286,9 @@ def served(place: str, tenant: str = "") -> Server[Any]:
     async def call(ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
         meta = {k: v for k, v in (ctx.meta or {}).items() if k.startswith("counterfoil/")}
         answer = await Shop(place, who(ctx)).call(params.name, params.arguments or {}, meta)
-        if answer is None:
-            text = types.TextContent(type="text", text="the title is no title")
-            return types.CallToolResult(content=[text], is_error=True)
+        if isinstance(answer, Spoken):
+            text = types.TextContent(type="text", text=answer.text)
+            return types.CallToolResult(content=[text], is_error=isinstance(answer, Failed))
         is_error = "conflict" in answer
         return types.CallToolResult(content=[], structured_content=answer, is_error=is_error)
 

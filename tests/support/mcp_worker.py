@@ -1,8 +1,8 @@
 """A process with one thread that forks workers, each of which kills itself at one instant.
 
-`python -m tests.support.mcp_worker LEVEL WAY PORT PATH PLACE FOLDER` kills a worker before
-each call of a port and each move of a session with a server, lets others finish its run,
-and prints a report.
+`python -m tests.support.mcp_worker LEVEL WAY PORT PATH PLACE FOLDER FIRST STRIDE` kills a
+worker before calls of a port and moves of a session with a server, from the first one in
+strides, lets others finish its run, and prints a report.
 """
 
 import json
@@ -131,8 +131,14 @@ def forked(act: Callable[[], int]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def main(given: list[str]) -> None:
+def warm_up(story: Story) -> None:
+    """Let the SDK build here what each child would build again; no thread is left."""
+    open_mcp(story.server, now_ms=now_ms).close()
+
+
+def main(given: list[str], first: int, stride: int) -> None:
     fate = Fate()
+    warm_up(Story(given, BOUNDARIES_MAX + 1))
     rehearsal = Story(given, 0)
     reader, writer = os.pipe()
 
@@ -144,7 +150,7 @@ def main(given: list[str]) -> None:
     faults = rehearsal.judged(forked(rehearse), "unharmed")
     calls: list[str] = json.loads(os.read(reader, 1_000_000))
     kills = reviews = 0
-    for number in range(BOUNDARIES_MAX):
+    for number in range(first, BOUNDARIES_MAX, stride):
         told = Story(given, number + 1)
         code = forked(lambda told=told, number=number: told.live(Reaper(number)))
         if code != KILLED:
@@ -166,4 +172,4 @@ def main(given: list[str]) -> None:
 if __name__ == "__main__":
     import counterfoil.adapters.mcp.adapter
 
-    main(sys.argv[1:])
+    main(sys.argv[1:7], *map(int, sys.argv[7:]))

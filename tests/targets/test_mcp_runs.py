@@ -1,7 +1,5 @@
 """Runs over MCP servers: what is lost, late, refused or changed; tickets are counted."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +18,8 @@ from counterfoil.core.run import Phase
 from counterfoil.core.words import Key, Level
 from counterfoil.keeper import Keeper
 from counterfoil.testing.adapter_bench import AdapterBench, Call, operation
-from tests.support.mcp_bench import HTTP, SCOPE, STDIO, Desk, is_write, running
+from tests.support.mcp_bench import HTTP, SCOPE, STDIO, Desk, is_write
+from tests.support.mcp_desk import shared
 from tests.support.mcp_scene import (
     killed,
     shown,
@@ -38,10 +37,8 @@ BOTH = pytest.mark.parametrize("way", [HTTP, STDIO])
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: Any) -> Iterator[Desk]:
-    folder: Path = tmp_path_factory.mktemp("desk")
-    with running(folder) as served:
-        yield served
+def desk(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Desk:
+    return shared(request.session, tmp_path_factory)
 
 
 def both(row: str) -> Any:
@@ -153,8 +150,8 @@ def test_a_call_that_a_restarted_server_turns_away_is_made_once_more(case: str, 
 
 
 @row("C35 the server was restarted")
-def test_a_session_that_ended_is_replaced_before_a_call(case: str, tmp_path: Path) -> None:
-    with running(tmp_path) as desk, staged(desk, Level.BLIND, is_watched=False) as (stage, at):
+def test_a_session_that_ended_is_replaced_before_a_call(case: str, desk: Desk) -> None:
+    with staged(desk, Level.BLIND, is_watched=False) as (stage, at):
         with Keeper(stage.parts()).run(stage.task, stage.run_id) as run:
             write(run)
             desk.kill()

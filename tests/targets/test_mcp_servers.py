@@ -30,9 +30,9 @@ from tests.support.mcp_bench import (
     Door,
     create,
     door,
-    running,
     server,
 )
+from tests.support.mcp_desk import shared
 
 FILTER = Path(__file__).parents[1] / "support" / "mcp_filter.py"
 CANARY = "canary-of-a-secret"
@@ -40,10 +40,8 @@ THREADS = 8
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: Any) -> Iterator[Desk]:
-    folder: Path = tmp_path_factory.mktemp("desk")
-    with running(folder) as served:
-        yield served
+def desk(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Desk:
+    return shared(request.session, tmp_path_factory)
 
 
 @pytest.fixture
