@@ -1,7 +1,9 @@
 """A process with one thread that forks workers, each of which kills itself at one instant.
 
-`python -m tests.support.http_worker LEVEL PORT PLACE FOLDER` kills a worker before each
-call of a port and each move on the wire, lets others finish its run, and prints a report.
+`python -m tests.support.http_worker VARIANT PORT PLACE FOLDER` kills a worker before calls
+of a port and moves on the wire, lets others finish its run, and prints a report. All that
+belongs to the first order is struck by each variant, and every fourth of the others, each
+variant beginning with another one.
 """
 
 import json
@@ -20,17 +22,29 @@ from counterfoil.core.words import Level, RunId
 from counterfoil.engine import audit
 from counterfoil.keeper import Keeper
 from counterfoil.testing.mortal import Fate, mortal
-from tests.support.http_bench import LOOPBACK, Door, Shop, from_environment, now_ms, service
+from tests.support.http_bench import (
+    LOOPBACK,
+    UNASKED,
+    Door,
+    Shop,
+    from_environment,
+    now_ms,
+    service,
+)
 from tests.support.http_scene import SKUS, restock, task_of
 
 _T = TypeVar("_T")
+VARIANTS: dict[str, tuple[Level, dict[str, Any]]] = {
+    "deduplicating": (Level.DEDUPLICATING, {}),
+    "never asked": (Level.DEDUPLICATING, {"is_watched": False, **UNASKED}),
+    "transactional": (Level.TRANSACTIONAL, {}),
+    "queryable": (Level.QUERYABLE, {"is_watched": False}),
+}
 RUN = "restock-1"
 DONE, AGAIN, REVIEW, FAILED = 0, 3, 4, 5
-SESSIONS_MAX = 20
-BOUNDARIES_MAX = 500
-"""An answer in two pieces is one more read, so that they cannot be counted before."""
-
-PAUSE_S = 0.05
+SESSIONS_MAX = 100
+STRIDE = 4
+PAUSE_S = 0.02
 KILLED = -signal.SIGKILL
 
 
@@ -99,16 +113,16 @@ def forked(act: Callable[[], int]) -> int:
 class Story:
     """One run, killed at one instant or at none."""
 
-    def __init__(self, level: Level, port: int, place: str, folder: Path, number: int) -> None:
+    def __init__(self, variant: str, port: int, place: str, folder: Path, number: int) -> None:
         shop = Shop(module="", place=place, listener=None)  # type: ignore[arg-type] # - not served
-        self.at = Door(shop=shop, tenant=f"{level}-{number:04}", proxy=Port(port))  # type: ignore[arg-type] # - no proxy
-        self.level = level
+        tenant = f"{variant.replace(' ', '-')}-{number:04}"
+        self.at = Door(shop=shop, tenant=tenant, proxy=Port(port))  # type: ignore[arg-type] # - no proxy
+        self.level, self.more = VARIANTS[variant]
         self.folder = folder / str(number)
         self.folder.mkdir()
         os.environ["XDG_STATE_HOME"] = str(self.folder / "state")
         os.environ["XDG_CONFIG_HOME"] = str(self.folder / "config")
         (self.folder / "project").mkdir()
-        self.more: dict[str, Any] = {"is_watched": level is not Level.QUERYABLE}
 
     def worker(self, fate: Fate) -> int:
         return live(self.at, self.level, self.folder / "project", fate, self.more)
@@ -133,9 +147,16 @@ class Story:
 MAY_ASK = (Level.QUERYABLE, Level.BLIND)
 
 
-def main(level: Level, port: int, place: str, folder: Path) -> None:
+def struck(calls: list[str], offset: int) -> list[int]:
+    """Return the boundaries to strike: all of the first order, and a part of the others."""
+    first = calls.index("adapter.execute")
+    last = calls.index("store.put", first)
+    return [at for at in range(len(calls)) if first <= at <= last or at % STRIDE == offset]
+
+
+def main(variant: str, port: int, place: str, folder: Path) -> None:
     def story(number: int) -> Story:
-        return Story(level, port, place, folder, number)
+        return Story(variant, port, place, folder, number)
 
     fate = Fate()
     rehearsal = story(0)
@@ -149,12 +170,12 @@ def main(level: Level, port: int, place: str, folder: Path) -> None:
     faults = rehearsal.judged(forked(rehearse), "unharmed")
     calls: list[str] = json.loads(os.read(reader, 1_000_000))
     kills = reviews = 0
-    for number in range(BOUNDARIES_MAX):
+    for number in struck(calls, list(VARIANTS).index(variant)):
         told = story(number + 1)
         code = forked(lambda told=told, number=number: told.worker(Reaper(number)))
         if code != KILLED:
             faults += told.judged(code, f"not killed, for want of a boundary {number}")
-            break
+            continue
         kills += 1
         for _ in range(SESSIONS_MAX):
             code = forked(lambda told=told: told.worker(Fate()))
@@ -169,4 +190,4 @@ def main(level: Level, port: int, place: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Level(sys.argv[1]), int(sys.argv[2]), sys.argv[3], Path(sys.argv[4]))
+    main(sys.argv[1], int(sys.argv[2]), sys.argv[3], Path(sys.argv[4]))

@@ -35,10 +35,10 @@ from counterfoil.core.errors import (
     UnknownOutcomeError,
 )
 from counterfoil.core.intent import EnvironmentState
-from counterfoil.core.receipt import Answer
+from counterfoil.core.receipt import Answer, Receipt
 from counterfoil.core.words import Key, Level, Risk, RunId
 from counterfoil.engine import audit
-from counterfoil.ports import Adapter
+from counterfoil.ports import Adapter, Operation
 from counterfoil.testing.adapter_bench import (
     FENCE,
     KEY,
@@ -60,9 +60,13 @@ from tests.support.http_bench import (
     running,
     service,
 )
+from tests.support.http_proxy import said
 from tests.support.http_scene import order_once, shown, skus, staged
 
-LONGEST_MS = 400
+LONGEST_MS = 300
+"""Longest that a call may take which is made to take too long."""
+
+CALLS_MAX = 100
 STATE = EnvironmentState(adapter="orders", instance="shop-1")
 
 
@@ -97,6 +101,25 @@ def behind(asgi: Shop) -> Iterator[Door]:
 def opened(at: Door, level: Level, **more: Any) -> tuple[Adapter, AdapterBench]:
     declared = service(at.url, level, from_environment(at.tenant), is_watched=False, **more)
     return at.open(declared), bench_at(at, declared)
+
+
+def called(adapter: Adapter, sent: Operation) -> Receipt:
+    """Make a call, anew where its time was over before a byte of it was sent."""
+    for _ in range(CALLS_MAX):
+        with suppress(UnavailableError):
+            return adapter.execute(sent)
+    raise AssertionError(f"{CALLS_MAX} calls were not sent")
+
+
+def held(at: Door) -> tuple[Operation, AdapterBench]:
+    """Let the first call under a key be under way at the shop, and its caller be gone."""
+    at.fault("hold")
+    slow, bench = opened(at, Level.DEDUPLICATING, call_ms=LONGEST_MS)
+    sent = operation(bench, slow, bench.write(1))
+    while not at.is_begun():
+        with pytest.raises(UnknownOutcomeError):
+            called(slow, sent)
+    return sent, bench
 
 
 def read(at: Door, path: str, **more: Any) -> Any:
@@ -254,11 +277,8 @@ def test_a_replay_can_be_told_by_the_body_alone(at: Door) -> None:
 
 
 def test_while_the_first_call_is_under_way_it_is_asked_for_and_not_sent_again(at: Door) -> None:
-    at.fault("hold")
-    slow, bench = opened(at, Level.DEDUPLICATING, call_ms=LONGEST_MS)
-    sent = operation(bench, slow, bench.write(1))
-    with pytest.raises(UnknownOutcomeError):
-        slow.execute(sent)
+    sent, _ = held(at)
+    writes = at.proxy.writes()
     pauses: list[float] = []
 
     def let_go(seconds: float) -> None:
@@ -267,20 +287,19 @@ def test_while_the_first_call_is_under_way_it_is_asked_for_and_not_sent_again(at
 
     declared = service(at.url, Level.DEDUPLICATING, from_environment(at.tenant), is_watched=False)
     adapter = at.open(declared, pause=let_go)
-    receipt = adapter.execute(replace(sent, timeout_ms=10_000))
+    receipt = adapter.execute(replace(sent, timeout_ms=60_000))
     assert receipt.replayed
-    assert (skus(at), at.proxy.writes()) == (("A-1",), 2)
+    assert (skus(at), at.proxy.writes()) == (("A-1",), writes + 1)
     assert pauses
 
 
 def test_a_first_call_that_does_not_end_leaves_the_second_unknown(at: Door) -> None:
-    at.fault("hold")
-    adapter, bench = opened(at, Level.DEDUPLICATING, call_ms=LONGEST_MS)
-    sent = operation(bench, adapter, bench.write(1))
-    for _ in range(2):
-        with pytest.raises(UnknownOutcomeError):
-            adapter.execute(sent)
-    assert at.proxy.writes() == 2
+    sent, _ = held(at)
+    adapter, _ = opened(at, Level.DEDUPLICATING, call_ms=LONGEST_MS)
+    writes = at.proxy.writes()
+    with pytest.raises(UnknownOutcomeError):
+        called(adapter, sent)
+    assert (skus(at), at.proxy.writes()) == ((), writes + 1)
 
 
 @pytest.mark.parametrize(
@@ -306,7 +325,8 @@ def test_absent_is_only_what_is_said_in_so_many_words(
     question: dict[str, Any], answer: Answer, at: Door
 ) -> None:
     asked = Question(**(question | {"url": f"{at.url}{question['url']}"}))
-    adapter, _ = opened(at, Level.QUERYABLE, look_up=asked, call_ms=LONGEST_MS)
+    more = {"call_ms": LONGEST_MS} if "drip" in asked.url else {}
+    adapter, _ = opened(at, Level.QUERYABLE, look_up=asked, **more)
     assert adapter.look_up(RUN, KEY, "orders.create").answer is answer
 
 
@@ -386,11 +406,10 @@ def test_the_same_request_of_another_run_is_a_conflict(behind: Door) -> None:
 
 
 def test_a_late_call_of_a_former_holder_is_refused_by_the_service(behind: Door) -> None:
-    slow, bench = opened(behind, Level.TRANSACTIONAL, call_ms=LONGEST_MS)
+    adapter, bench = opened(behind, Level.TRANSACTIONAL)
     behind.proxy.arm("late")
     with pytest.raises(UnknownOutcomeError):
-        slow.execute(operation(bench, slow, bench.write(1)))
-    adapter, _ = opened(behind, Level.TRANSACTIONAL)
+        adapter.execute(operation(bench, adapter, bench.write(1)))
     adapter.take(RUN, NEWER)
     behind.proxy.arrive()
     assert skus(behind) == ()
@@ -399,7 +418,7 @@ def test_a_late_call_of_a_former_holder_is_refused_by_the_service(behind: Door) 
 
 
 def test_a_late_call_under_a_key_that_was_given_up_does_nothing(behind: Door) -> None:
-    adapter, bench = opened(behind, Level.TRANSACTIONAL, call_ms=LONGEST_MS)
+    adapter, bench = opened(behind, Level.TRANSACTIONAL)
     behind.proxy.arm("late")
     with pytest.raises(UnknownOutcomeError):
         adapter.execute(operation(bench, adapter, bench.write(1)))
@@ -411,10 +430,52 @@ def test_a_late_call_under_a_key_that_was_given_up_does_nothing(behind: Door) ->
 def test_a_success_that_is_on_no_record_is_unknown(at: Door) -> None:
     declared = service(at.url, Level.TRANSACTIONAL, from_environment(at.tenant))
     elsewhere = changed(declared.endpoints[0], url=f"{at.url}/plain/orders")
-    declared = changed(declared, endpoints=(elsewhere,), instance="shop-1")
+    declared = changed(declared, endpoints=(elsewhere,))
     adapter, bench = at.open(declared), bench_at(at, declared)
+    place = '{"instance": "a", "client": "b", "retention_ms": 86400000, "commits": null}'
+    at.proxy.arm(said("200 OK", place, "application/json"), lambda head: b"/receipts " in head)
     with pytest.raises(UnknownOutcomeError, match="status 201"):
         adapter.execute(operation(bench, adapter, bench.write(1), prestate=STATE))
+
+
+# ---------------------------------------------------------------- the state it is built on
+
+
+def watching(at: Door) -> tuple[Adapter, AdapterBench]:
+    token = from_environment(at.tenant)
+    declared = service(at.url, Level.DEDUPLICATING, token, if_match=True)
+    return at.open(declared), bench_at(at, declared)
+
+
+def test_the_etag_that_was_observed_is_what_the_service_compares(at: Door) -> None:
+    adapter, bench = watching(at)
+    adapter.execute(operation(bench, adapter, bench.write(1)))
+    (request,) = (seen for seen in at.proxy.seen if seen.startswith(b"POST"))
+    assert b'If-Match: "v0"\r\n' in request
+
+
+@pytest.mark.parametrize("form", ["weak", "untagged"])
+def test_a_state_that_the_service_shows_without_a_strong_etag_is_not_sent(
+    form: str, at: Door
+) -> None:
+    at.fault("shown", f"{at.tenant}/{form}")
+    adapter, bench = watching(at)
+    with pytest.raises(RefusedError, match="nothing was sent"):
+        adapter.execute(operation(bench, adapter, bench.write(1)))
+    assert at.proxy.writes() == 0
+
+
+@pytest.mark.parametrize(
+    "fingerprint",
+    ["", "v1", 'W/"v1"', '"v1', 'v1"', '"v1", "v2"', '"a b"', '"\u00e4"', '"a"b"', "*", '"a\r\n"'],
+)
+def test_only_a_strong_etag_is_sent_with_if_match(fingerprint: str, at: Door) -> None:
+    adapter, bench = watching(at)
+    sent = operation(bench, adapter, bench.write(1))
+    sent = replace(sent, prestate=replace(sent.prestate, fingerprint=fingerprint))
+    with pytest.raises(RefusedError, match="which If-Match does not compare"):
+        adapter.execute(sent)
+    assert at.proxy.writes() == 0
 
 
 # ---------------------------------------------------------------- reads
@@ -434,7 +495,7 @@ def test_a_read_returns_what_the_service_shows(at: Door) -> None:
 )
 def test_a_read_that_fails_says_how(path: str, error: type[CounterfoilError], at: Door) -> None:
     with pytest.raises(error):
-        read(at, path, call_ms=LONGEST_MS)
+        read(at, path, **({"call_ms": LONGEST_MS} if path == "drip" else {}))
 
 
 @pytest.mark.parametrize(
@@ -467,7 +528,7 @@ def test_a_call_ends_with_its_time_however_slow_the_service_is(fault: str, at: D
     at.fault(fault)
     adapter, bench = opened(at, Level.DEDUPLICATING, call_ms=LONGEST_MS)
     with pytest.raises(UnknownOutcomeError):
-        adapter.execute(operation(bench, adapter, bench.write(1)))
+        called(adapter, operation(bench, adapter, bench.write(1)))
 
 
 def test_without_any_time_nothing_is_sent(at: Door) -> None:
@@ -493,14 +554,24 @@ def test_a_secret_is_in_no_record_though_the_service_shows_it(shop: Shop) -> Non
         assert token.encode() not in kept
 
 
-@pytest.mark.parametrize("fault", ["lose", "drop", "instead:401", "instead:503"])
-def test_a_secret_is_in_no_error_and_no_form_that_is_shown(fault: str, at: Door) -> None:
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        pytest.param("lose", UnknownOutcomeError, id="the answer is lost"),
+        pytest.param("drop", UnknownOutcomeError, id="the request is lost"),
+        pytest.param("instead:401", PermissionDeniedError, id="it is refused"),
+        pytest.param("instead:503", UnknownOutcomeError, id="the service errs"),
+    ],
+)
+def test_a_secret_is_in_no_error_and_no_form_that_is_shown(
+    fault: str, error: type[CounterfoilError], at: Door
+) -> None:
     adapter, bench = opened(at, Level.DEDUPLICATING)
     if fault.startswith("instead"):
         at.fault(fault)
     else:
         at.proxy.arm(fault)
-    with pytest.raises(CounterfoilError) as caught:
+    with pytest.raises(error) as caught:
         adapter.execute(operation(bench, adapter, bench.write(1)))
     texts = [str(caught.value), repr(caught.value), repr(adapter), repr(adapter.kinds)]
     cause: BaseException | None = caught.value
@@ -530,7 +601,8 @@ def test_without_its_secret_nothing_is_sent(
 ) -> None:
     monkeypatch.setenv("COUNTERFOIL_SHORT", "1234567")
     monkeypatch.setenv("COUNTERFOIL_LINES", "12345678\r\nX-Other: 1")
-    declared = service(at.url, Level.DEDUPLICATING, secret, is_watched=False, call_ms=LONGEST_MS)
+    more = {"call_ms": LONGEST_MS} if secret.command == ("sleep", "60") else {}
+    declared = service(at.url, Level.DEDUPLICATING, secret, is_watched=False, **more)
     adapter, bench = at.open(declared), bench_at(at, declared)
     with pytest.raises(UnavailableError) as caught:
         adapter.execute(operation(bench, adapter, bench.write(1)))

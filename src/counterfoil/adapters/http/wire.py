@@ -192,13 +192,20 @@ class _Body(httpx.SyncByteStream):
 
 
 class Transport(httpx.BaseTransport):
-    """Sends each request of a client on the line that it carries."""
+    """Sends each request of a client on the line that it carries.
 
-    def __init__(self, tls: ssl.SSLContext) -> None:
+    Args:
+        tls: Whom to trust; None for those whom the system trusts, who are read at the
+            first call that is encrypted.
+    """
+
+    def __init__(self, tls: ssl.SSLContext | None) -> None:
         self._tls = tls
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Send it, and return the answer with its body unread."""
+        if self._tls is None and request.url.scheme == "https":
+            self._tls = ssl.create_default_context()
         pool = httpcore.ConnectionPool(
             ssl_context=self._tls,
             max_keepalive_connections=0,
@@ -288,8 +295,7 @@ _FAILURES = (
 
 def open_exchange(reach: Reach, tls: ssl.SSLContext | None) -> Exchange:
     """Return exchanges that follow nothing, and read no proxy or password of the machine."""
-    context = tls or ssl.create_default_context()
-    client = httpx.Client(transport=Transport(context), follow_redirects=False, trust_env=False)
+    client = httpx.Client(transport=Transport(tls), follow_redirects=False, trust_env=False)
     client.headers = httpx.Headers({"Accept-Encoding": "identity", "User-Agent": AGENT})
     return Exchange(reach=reach, client=client)
 
