@@ -52,7 +52,7 @@ class Desk:
     Attributes:
         place: Where its tickets are.
         listener: Of HTTP; it outlives its processes, so that requests wait for the next.
-        nursery: Of servers over stdio.
+        nursery: Of the servers.
         path: Where that is reached.
     """
 
@@ -60,41 +60,46 @@ class Desk:
     path: str
     listener: socket.socket
     nursery: socket.socket
-    http: "subprocess.Popen[bytes] | None" = None
-    stdio: "subprocess.Popen[bytes] | None" = None
+    _parent: "subprocess.Popen[bytes] | None" = None
+    _http: tuple[int, socket.socket] | None = None
 
     @property
     def port(self) -> int:
         return int(self.listener.getsockname()[1])
 
-    def start(self) -> None:
-        fd = self.listener.fileno()
-        self.http = _python(["-m", "tests.support.mcp_shop", HTTP, self.place, str(fd)], fd)
-
     def start_nursery(self) -> None:
         fd = self.nursery.fileno()
-        self.stdio = _python(["-m", "tests.support.mcp_nursery", self.place, str(fd)], fd)
+        flags = ["-O"] if sys.flags.optimize else []
+        self._parent = subprocess.Popen(
+            [sys.executable, *flags, "-m", "tests.support.mcp_nursery", self.place, str(fd)],
+            cwd=ROOT,
+            pass_fds=[fd],
+            stderr=subprocess.DEVNULL,
+        )
+
+    def start(self) -> None:
+        """Have the server over HTTP forked; the line to it ends with it."""
+        line = socket.socket(socket.AF_UNIX)
+        line.settimeout(PATIENCE_SECONDS)
+        line.connect(self.path)
+        socket.send_fds(line, [b"http"], [self.listener.fileno()])
+        self._http = int(line.recv(PIECE)), line
 
     def kill(self) -> None:
-        if self.http is not None:
-            self.http.send_signal(signal.SIGKILL)
-            self.http.wait(PATIENCE_SECONDS)
-            self.http = None
+        if self._http is not None:
+            pid, line = self._http
+            os.kill(pid, signal.SIGKILL)
+            with line, suppress(ConnectionResetError):
+                line.recv(PIECE)
+            self._http = None
 
     def close(self) -> None:
         self.kill()
-        if self.stdio is not None:
-            self.stdio.kill()
-            self.stdio.wait(PATIENCE_SECONDS)
+        if self._parent is not None:
+            self._parent.kill()
+            self._parent.wait(PATIENCE_SECONDS)
         self.listener.close()
         self.nursery.close()
-
-
-def _python(arguments: list[str], fd: int) -> "subprocess.Popen[bytes]":
-    flags = ["-O"] if sys.flags.optimize else []
-    return subprocess.Popen(
-        [sys.executable, *flags, *arguments], cwd=ROOT, pass_fds=[fd], stderr=subprocess.DEVNULL
-    )
 
 
 @contextmanager
@@ -114,8 +119,8 @@ def running(folder: Path) -> Generator[Desk]:
             nursery=nursery,
         )
         try:
-            desk.start()
             desk.start_nursery()
+            desk.start()
             yield desk
         finally:
             desk.close()
@@ -369,7 +374,6 @@ CANDIDATES = (
     Candidate(name="http queryable", way=HTTP, level=Level.QUERYABLE, traits=FAR),
     Candidate(name="http blind", way=HTTP, level=Level.BLIND, traits=FAR),
     Candidate(name="stdio deduplicating", way=STDIO, level=Level.DEDUPLICATING, traits=SEEN),
-    Candidate(name="stdio queryable", way=STDIO, level=Level.QUERYABLE, traits=SEEN),
 )
 
 

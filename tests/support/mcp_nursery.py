@@ -1,8 +1,9 @@
-"""Servers over stdio that are forked and not started, since starting one takes a second.
+"""Servers that are forked and not started, since starting one takes a second.
 
 As `python -m tests.support.mcp_nursery PLACE FD` a process with one thread forks a real
-server for each caller. As `python -S mcp_nursery.py SOCKET TENANT` it is the command that
-an adapter starts: it hands its standard streams to a server, and lives as long as that.
+server for each caller: over the standard streams that it is handed, or over HTTP on a
+listener. As `python -S mcp_nursery.py SOCKET TENANT` it is the command that an adapter
+starts: it hands its standard streams to a server, and lives as long as that.
 """
 
 import array
@@ -45,13 +46,16 @@ def nursery(place: str, fd: int) -> None:
                 for each in fds:
                     os.close(each)
                 continue
-            tenant, token, _ = text.decode().split("\n")
-            os.environ["TOKEN"] = token
-            for each, target in zip(fds, (0, 1), strict=True):
-                os.dup2(each, target)
-                os.close(each)
             listener.close()
             try:
+                if len(fds) == 1:
+                    line.send(str(os.getpid()).encode())
+                    mcp_shop.over_http(place, fds[0])
+                tenant, token, _ = text.decode().split("\n")
+                os.environ["TOKEN"] = token
+                for each, target in zip(fds, (0, 1), strict=True):
+                    os.dup2(each, target)
+                    os.close(each)
                 asyncio.run(mcp_shop.over_stdio(place, tenant))
             finally:
                 os._exit(0)

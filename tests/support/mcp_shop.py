@@ -1,7 +1,7 @@
 """A real MCP server, by the SDK, that writes tickets: over stdio or streamable HTTP.
 
-`python -m tests.support.mcp_shop stdio PLACE TENANT` or `... http PLACE FD`. Its tickets
-and its faults are rows of a SQLite file, so that tests count effects on the target.
+Its tickets and its faults are rows of a SQLite file, so that tests count effects on the
+target.
 """
 
 import asyncio
@@ -9,12 +9,12 @@ import json
 import os
 import socket
 import sqlite3
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import uvicorn
 from mcp import types
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
@@ -302,15 +302,6 @@ async def over_stdio(place: str, tenant: str) -> None:
 
 
 def over_http(place: str, fd: int) -> None:
-    import uvicorn
-
     app = served(place).streamable_http_app()
     config = uvicorn.Config(app, log_level="critical", lifespan="on")
     uvicorn.Server(config).run(sockets=[socket.socket(fileno=fd)])
-
-
-if __name__ == "__main__":
-    if sys.argv[1] == "stdio":
-        asyncio.run(over_stdio(sys.argv[2], sys.argv[3]))
-    else:
-        over_http(sys.argv[2], int(sys.argv[3]))

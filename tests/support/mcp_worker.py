@@ -1,8 +1,8 @@
 """A process with one thread that forks workers, each of which kills itself at one instant.
 
-`python -m tests.support.mcp_worker LEVEL WAY PORT PATH PLACE FOLDER FIRST STRIDE` kills a
-worker before calls of a port and moves of a session with a server, from the first one in
-strides, lets others finish its run, and prints a report.
+`python -m tests.support.mcp_worker PORT PATH PLACE FOLDER LEVEL-WAY...` kills a worker
+before calls of a port and moves of a session with a server, lets others finish its run,
+and prints a report, for each level. The levels share the boundaries.
 """
 
 import json
@@ -67,10 +67,11 @@ class Story:
     """One run, killed at one instant or at none."""
 
     def __init__(self, given: list[str], number: int) -> None:
-        level, way, port, path, self.place, folder = given
+        port, path, self.place, folder, told = given
+        level, way = told.split("-")
         self.level = Level(level)
-        self.tenant = f"{level}-{way}-{number:04}"
-        self.folder = Path(folder) / str(number)
+        self.tenant = f"{told}-{number:04}"
+        self.folder = Path(folder) / self.tenant
         self.folder.mkdir()
         os.environ["XDG_STATE_HOME"] = str(self.folder / "state")
         os.environ["XDG_CONFIG_HOME"] = str(self.folder / "config")
@@ -136,7 +137,8 @@ def warm_up(story: Story) -> None:
     open_mcp(story.server, now_ms=now_ms).close()
 
 
-def main(given: list[str], first: int, stride: int) -> None:
+def struck(given: list[str], first: int, stride: int) -> dict[str, Any]:
+    """Kill workers at boundaries from the first one in strides, and report."""
     fate = Fate()
     warm_up(Story(given, BOUNDARIES_MAX + 1))
     rehearsal = Story(given, 0)
@@ -164,12 +166,15 @@ def main(given: list[str], first: int, stride: int) -> None:
             select.select([], [], [], PAUSE_S)
         reviews += code == REVIEW
         faults += told.judged(code, f"killed before boundary {number}")
-    sys.stdout.write(
-        json.dumps({"calls": calls, "kills": kills, "reviews": reviews, "faults": faults})
-    )
+    return {"calls": calls, "kills": kills, "reviews": reviews, "faults": faults}
+
+
+def main(given: list[str], told: list[str]) -> None:
+    reports = {each: struck([*given, each], first, len(told)) for first, each in enumerate(told)}
+    sys.stdout.write(json.dumps(reports))
 
 
 if __name__ == "__main__":
     import counterfoil.adapters.mcp.adapter
 
-    main(sys.argv[1:7], *map(int, sys.argv[7:]))
+    main(sys.argv[1:5], sys.argv[5:])

@@ -36,7 +36,7 @@ CAUGHT: list[tuple[str, Callable[[Adapter], Adapter], Clause]] = [
         saboteurs.AbsentOnError,
         calls.an_unreachable_target_is_unknown_and_not_absent,
     ),
-    ("stdio queryable", saboteurs.FoundForEverybody, calls.another_runs_receipt_is_not_ours),
+    ("http queryable", saboteurs.FoundForEverybody, calls.another_runs_receipt_is_not_ours),
 ]
 
 
