@@ -1,6 +1,7 @@
 """Stands between an adapter and an S3 service, and does to one request what networks do."""
 
 import http.client
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -51,8 +52,13 @@ class Request(NamedTuple):
 
 
 def is_effect(request: Request) -> bool:
-    """Whether a request has an effect: it is signed with a deadline."""
-    return "X-Amz-Signature=" in request.path
+    """Whether a request has an effect: it is signed with a deadline, and no probe."""
+    return is_signed(request.path)
+
+
+def is_signed(path: str) -> bool:
+    """Whether a path is one of a request that has an effect."""
+    return "X-Amz-Signature=" in path and "/.counterfoil/" not in path
 
 
 def is_note(request: Request) -> bool:
@@ -63,6 +69,11 @@ def is_note(request: Request) -> bool:
 def is_look(request: Request) -> bool:
     """Whether a request looks at an object that is no record."""
     return request.method in ("GET", "HEAD") and "/.counterfoil/" not in request.path
+
+
+def _turned(raw: bytes) -> bytes:
+    """Return a body with each MD5 in it the other way round."""
+    return re.sub(rb"\b[0-9a-f]{32}\b", lambda match: match[0][::-1], raw)
 
 
 @dataclass
@@ -77,10 +88,13 @@ class S3Proxy:
 
     Attributes:
         seen: Method and path of each request that came.
+        encrypts: Whether ETags of parts are other than their MD5, as they are where a
+            service encrypts.
     """
 
     def __init__(self, address: tuple[str, int]) -> None:
         self.seen: list[tuple[str, str]] = []
+        self.encrypts = False
         self._address = address
         self._armed: list[_Armed] = []
         self._late: list[Request] = []
@@ -154,7 +168,7 @@ class S3Proxy:
 
     def effects(self) -> int:
         """Return how many requests with an effect came."""
-        return sum("X-Amz-Signature=" in path for _, path in self.seen)
+        return sum(is_signed(path) for _, path in self.seen)
 
     def deliver(self) -> list[int]:
         """Hand late requests on, and return the statuses of their answers."""
@@ -208,14 +222,30 @@ class S3Proxy:
         if fate is not None and not isinstance(fate, Fate):
             fate()
         try:
-            status, headers, raw = self._asked(request)
+            status, headers, raw = self._asked(self._in(request))
         except OSError:
             handler.close_connection = True
             return
         if fate is Fate.LOSE_ANSWER:
             handler.close_connection = True
             return
+        headers, raw = self._out(request, headers, raw)
         self._reply(handler, status, headers, raw)
+
+    def _in(self, request: Request) -> Request:
+        """Give the service the ETags of parts that it knows."""
+        if not self.encrypts or request.method != "POST":
+            return request
+        return request._replace(body=_turned(request.body))
+
+    def _out(
+        self, request: Request, headers: list[tuple[str, str]], raw: bytes
+    ) -> tuple[list[tuple[str, str]], bytes]:
+        """Show ETags of parts that are not their MD5."""
+        if not self.encrypts or "uploadId=" not in request.path or request.method == "POST":
+            return headers, raw
+        turned = [(n, v[::-1] if n.lower() == "etag" else v) for n, v in headers]
+        return turned, _turned(raw)
 
     def _reply(
         self,
@@ -235,6 +265,8 @@ class S3Proxy:
         length = told if handler.command == "HEAD" else str(len(raw))
         if status != 204:
             handler.send_header("Content-Length", length)
+        if handler.close_connection:
+            handler.send_header("Connection", "close")
         handler.end_headers()
         if handler.command != "HEAD":
             handler.wfile.write(raw)

@@ -23,7 +23,7 @@ from counterfoil.core.receipt import Answer as Found
 from counterfoil.core.receipt import Fence
 from counterfoil.core.words import Key
 from counterfoil.testing.adapter_bench import FENCE, KEY, OTHER_RUN, RUN
-from tests.support.s3_bench import SHORT, Scene, called, do, scene, settled
+from tests.support.s3_bench import SHORT, Scene, called, do, let_pass, scene, settled
 from tests.support.s3_proxy import Answer, Fate
 from tests.support.s3_server import PLAIN, VERSIONED, LocalS3
 
@@ -48,7 +48,7 @@ def kept(s3: LocalS3, tmp_path: Path) -> Generator[Scene]:
 
 def _lost(place: Scene, **arguments: Any) -> Any:
     """Make a put whose answer is lost, and whose process cannot look afterwards."""
-    adapter = place.open(times=SHORT)
+    adapter = place.open()
     sent = called(place, adapter, "put", **arguments)
     place.proxy.arm(Fate.LOSE_ANSWER)
     place.proxy.arm(Answer(500), lambda request: place.proxy.effects() > 0)
@@ -155,7 +155,7 @@ def test_another_writer_who_deletes_before_the_effect_is_seen(place: Scene) -> N
 def test_a_receipt_that_was_overwritten_before_it_was_read_is_for_a_person(place: Scene) -> None:
     _lost(place, path="new.txt", content="ours")
     place.put("new.txt", "theirs")
-    answer = settled(place.open(times=SHORT))
+    answer = settled(place.open())
     assert (answer.answer, answer.receipt) == (Found.FOUND_OTHER, None)
     assert "another writer was there" in answer.reason
 
@@ -280,6 +280,34 @@ def test_forbidding_waits_for_a_call_that_may_still_land(place: Scene) -> None:
         answer = adapter.forbid(RUN, KEY, "s3.put", FENCE)
     assert answer.answer is Found.ABSENT
     assert place.proxy.deliver() == [403]
+    with pytest.raises(PermissionDeniedError):
+        adapter.execute(sent)
+    assert "new.txt" not in place.objects
+
+
+def test_a_key_whose_object_names_our_intent_and_was_changed_is_not_absent(place: Scene) -> None:
+    """It was done, or somebody says so: giving the key up would say that it never was."""
+    sent = _lost(place, path="new.txt", content="ours")
+    place.put("new.txt", "forged", Metadata=place.metadata("new.txt"))
+    adapter = place.open()
+    let_pass(adapter)
+    answer = adapter.forbid(RUN, KEY, sent.kind, FENCE)
+    assert (answer.answer, answer.receipt) == (Found.FOUND_OTHER, None)
+    assert digest(b"ours") in answer.reason
+    place.delete("new.txt")
+    assert adapter.forbid(RUN, KEY, sent.kind, FENCE).answer is Found.ABSENT
+    with pytest.raises(PermissionDeniedError):
+        adapter.execute(sent)
+
+
+def test_a_key_is_given_up_for_good_where_another_writer_left_no_trace(place: Scene) -> None:
+    sent = _lost(place, path="new.txt", content="ours")
+    place.put("new.txt", "theirs")
+    adapter = place.open(times=SHORT)
+    assert adapter.forbid(RUN, KEY, sent.kind, FENCE).answer is Found.UNKNOWN
+    let_pass(adapter)
+    assert adapter.forbid(RUN, KEY, sent.kind, FENCE).answer is Found.ABSENT
+    place.delete("new.txt")  # now its condition would hold again
     with pytest.raises(PermissionDeniedError):
         adapter.execute(sent)
     assert "new.txt" not in place.objects

@@ -1,6 +1,6 @@
 """Answers that are lost, late, slow, refused or not S3's own, and what became of the effect."""
 
-import time
+import threading
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
@@ -22,15 +22,23 @@ from counterfoil.core.receipt import Answer as Found
 from counterfoil.core.receipt import Fence
 from counterfoil.ports import Operation
 from counterfoil.testing.adapter_bench import KEY, RUN
-from tests.support.s3_bench import PART_BYTES, SHORT, Scene, called, do, scene, settled
+from tests.support.s3_bench import (
+    PART_BYTES,
+    SHORT,
+    Scene,
+    called,
+    do,
+    scene,
+    settled,
+    wait_for_deadline,
+)
 from tests.support.s3_proxy import Answer, Fate, S3Proxy, is_effect, is_look, is_note
 from tests.support.s3_server import VERSIONED, LocalS3
 
 pytest_plugins = ["tests.support.s3_server"]
 
 NEXT = Fence(lease_version=2, nonce="second")
-SLOW_S = 1.5
-"""Longer than the adapter waits where it is told to wait a second."""
+SECONDS_MAX = 30
 
 
 @pytest.fixture
@@ -54,7 +62,7 @@ def _call(place: Scene, adapter: S3Adapter, kind: str) -> Operation:
 
 def _recovered(place: Scene, sent: Operation) -> None:
     """Recover as another process does, and hold the bucket to one effect."""
-    adapter = place.open(direct=True, times=SHORT)
+    adapter = place.open(direct=True)
     adapter.take(RUN, NEXT)
     if settled(adapter, sent.kind).answer is Found.ABSENT:
         adapter.execute(replace(sent, fence=NEXT))
@@ -115,7 +123,7 @@ def test_an_effect_that_may_still_land_is_unknown(
 
 @pytest.mark.parametrize("kind", ["put", "upload"])
 def test_an_effect_that_did_not_land_is_sent_once(kind: str, place: Scene) -> None:
-    adapter = place.open(times=SHORT)
+    adapter = place.open()
     sent = _call(place, adapter, kind)
     place.proxy.arm(Fate.LOSE_REQUEST)
     with pytest.raises(UnknownOutcomeError):
@@ -124,7 +132,7 @@ def test_an_effect_that_did_not_land_is_sent_once(kind: str, place: Scene) -> No
 
 
 def test_what_was_refused_after_a_lost_call_is_known_to_be_absent(place: Scene) -> None:
-    adapter = place.open(times=SHORT)
+    adapter = place.open()
     sent = _call(place, adapter, "put")
     place.proxy.arm(Fate.LOSE_REQUEST)
     with pytest.raises(UnknownOutcomeError):
@@ -143,6 +151,7 @@ def test_a_late_request_is_refused_by_the_service_itself(place: Scene) -> None:
     place.proxy.arm(Fate.DELIVER_LATE)
     with pytest.raises(UnknownOutcomeError):
         adapter.execute(sent)
+    wait_for_deadline(place.open(direct=True, times=SHORT))
     _recovered(place, sent)
     place.delete("new.txt")  # now its condition would hold again
     assert place.proxy.deliver() == [403]
@@ -160,11 +169,16 @@ def test_a_request_that_arrives_in_time_is_found(place: Scene) -> None:
 
 
 def test_a_slow_service_leaves_it_unknown_until_it_is_there(place: Scene) -> None:
-    adapter = place.open(times=Times(request_s=1))
+    adapter = place.open(times=Times(request_s=3, lasts_s=60))
     sent = _call(place, adapter, "put")
-    place.proxy.arm(lambda: time.sleep(SLOW_S))
+    given_up = threading.Event()
+    place.proxy.arm(lambda: given_up.wait(SECONDS_MAX))
     with pytest.raises(UnknownOutcomeError):
         adapter.execute(sent)
+    assert place.open().look_up(RUN, KEY, "s3.put").answer is Found.UNKNOWN
+    given_up.set()
+    while place.versions("new.txt") == 0:
+        pass
     _recovered(place, sent)
 
 
@@ -216,7 +230,7 @@ def test_a_conflict_that_stays_is_no_effect(place: Scene) -> None:
 def test_another_content_under_our_intent_is_a_conflict_with_both_digests(
     content: str, place: Scene
 ) -> None:
-    adapter = place.open(times=SHORT)
+    adapter = place.open()
     sent = _call(place, adapter, "put")
     place.proxy.arm(Fate.LOSE_REQUEST)
     with pytest.raises(UnknownOutcomeError):
@@ -245,7 +259,7 @@ def test_a_lost_answer_of_a_record_loses_no_effect(
     fate: Fate | Answer,
     place: Scene,
 ) -> None:
-    adapter = place.open(times=SHORT)
+    adapter = place.open()
     sent = _call(place, adapter, "put")
     place.proxy.arm(fate, fits, spared=spared)
     with pytest.raises(expected):
@@ -264,7 +278,7 @@ def test_an_object_that_cannot_be_read_afterwards_leaves_it_unknown(place: Scene
 
 
 def test_a_deletion_is_one_and_says_when_nobody_knows_whose_it_was(place: Scene) -> None:
-    adapter = place.open(times=SHORT)
+    adapter = place.open()
     sent = called(place, adapter, "delete", path="old.txt")
     place.proxy.arm(Fate.LOSE_ANSWER)
     with pytest.raises(UnknownOutcomeError):
@@ -276,7 +290,7 @@ def test_a_deletion_is_one_and_says_when_nobody_knows_whose_it_was(place: Scene)
 
 
 def test_a_deletion_that_did_not_arrive_is_sent_once(place: Scene) -> None:
-    adapter = place.open(times=SHORT)
+    adapter = place.open()
     sent = called(place, adapter, "delete", path="old.txt")
     place.proxy.arm(Fate.LOSE_REQUEST)
     with pytest.raises(UnknownOutcomeError):
@@ -365,9 +379,40 @@ def test_a_large_file_goes_on_from_the_parts_that_are_there(place: Scene) -> Non
     (begun,) = place.uploads()
     place.proxy.seen.clear()
     place.open().execute(sent)
-    parts = [path for _, path in place.proxy.seen if "partNumber=" in path]
+    parts = [path for _, path in place.proxy.seen if "new.txt?partNumber=" in path]
     assert (len(parts), all(begun in path for path in parts)) == (2, True)
     assert (place.versions("new.txt"), place.uploads()) == (1, [])
+
+
+def test_a_large_file_goes_on_where_parts_are_encrypted(place: Scene) -> None:
+    """An ETag is no MD5 there, so the record says how far it was sent."""
+    sha256 = place.file("0.bin", b"a" * PART_BYTES + b"b" * PART_BYTES + b"c")
+    place.proxy.encrypts = True
+    sent = called(place, place.open(), "upload", path="new.txt", file="0.bin", sha256=sha256)
+    for _ in range(2):
+        place.proxy.arm(Answer(500), _is_part, spared=1)
+        with pytest.raises(UnavailableError):
+            place.open().execute(sent)
+    place.open().execute(sent)
+    parts = [path for _, path in place.proxy.seen if "new.txt?partNumber=" in path]
+    taken = [path.partition("partNumber=")[2][0] for path in parts]
+    assert taken == ["1", "2", "2", "3", "3"]
+    assert place.objects["new.txt"] == (place.folder / "0.bin").read_bytes()
+    assert (place.versions("new.txt"), place.uploads()) == (1, [])
+
+
+def test_encrypted_parts_of_a_file_that_changed_are_sent_again(place: Scene) -> None:
+    first = b"x" * PART_BYTES + b"b"
+    place.file("0.bin", first)
+    right = b"a" * PART_BYTES + b"b"
+    place.proxy.encrypts = True
+    sent = called(place, place.open(), "upload", path="new.txt", file="0.bin", sha256=digest(right))
+    place.proxy.arm(Answer(500), _is_part, spared=1)
+    with pytest.raises(UnavailableError):
+        place.open().execute(sent)
+    place.file("0.bin", right)
+    place.open().execute(sent)
+    assert place.objects["new.txt"] == right
 
 
 def test_an_upload_that_somebody_ended_is_begun_anew(place: Scene) -> None:
@@ -404,4 +449,4 @@ def test_a_receipt_says_when_the_service_wrote_the_object(place: Scene) -> None:
 
 
 def _is_part(request: Any) -> bool:
-    return request.method == "PUT" and "partNumber=" in request.path
+    return request.method == "PUT" and "new.txt?partNumber=" in request.path

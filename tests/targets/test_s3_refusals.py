@@ -28,7 +28,7 @@ from counterfoil.core.errors import (
 )
 from counterfoil.core.receipt import Answer as Found
 from counterfoil.core.words import Key
-from counterfoil.testing.adapter_bench import KEY, RUN
+from counterfoil.testing.adapter_bench import FENCE, KEY, RUN
 from tests.support.s3_bench import Scene, called, do, scene
 from tests.support.s3_proxy import Answer, Fate, Request
 from tests.support.s3_server import LocalS3
@@ -78,7 +78,7 @@ def test_an_odd_name_is_one_object_under_that_very_name(name: str, place: Scene)
 def test_what_the_scope_does_not_cover_is_refused(
     changed: dict[str, Any], kind: str, arguments: dict[str, Any], place: Scene
 ) -> None:
-    adapter = place.open()
+    adapter = place.open(uploads=place.folder)
     sent = replace(called(place, adapter, kind, **arguments), scope={**place.scope, **changed})
     with pytest.raises(PermissionDeniedError):
         adapter.execute(sent)
@@ -121,8 +121,9 @@ def test_only_regular_files_below_the_folder_are_uploaded(
             os.mkfifo(file)
         case _:
             file.touch()
+    adapter = place.open(uploads=place.folder)
     with pytest.raises(PermissionDeniedError):
-        do(place, place.open(), "upload", path="a", file=name, sha256="0" * 64)
+        do(place, adapter, "upload", path="a", file=name, sha256="0" * 64)
     assert place.objects == {"old.txt": b"old"}
 
 
@@ -131,6 +132,7 @@ def test_only_regular_files_below_the_folder_are_uploaded(
     [
         ({"prefix": "a"}, "prefix"),
         ({"prefix": "../"}, "prefix"),
+        ({"prefix": "a/.Counterfoil/"}, "prefix"),
         ({"part_bytes": 1}, "part_bytes"),
         ({"times": Times(lasts_s=0)}, "lasts_s"),
         ({"times": Times(request_s=4_000)}, "request_s"),
@@ -152,8 +154,9 @@ def test_calls_and_questions_go_to_one_endpoint_of_aws(
     region: str, bucket: str, place: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://elsewhere.example")
-    client = connect(boto3.Session(region_name=region), None, bucket, 5)
-    wire = Wire(client, bucket=bucket, request_s=5)
+    wire = Wire(
+        connect(boto3.Session(region_name=region), None, bucket, 5), bucket=bucket, request_s=5
+    )
     signed = wire.sign("put_object", 5, Key="a b/ä", IfNoneMatch="*")
     suffix = ".amazonaws.com" + (".cn" if region.startswith("cn-") else "")
     for url in (wire.endpoint, signed.url):
@@ -184,16 +187,70 @@ def test_missing_credentials_are_said(place: Scene, monkeypatch: pytest.MonkeyPa
         place.open(session=None)
 
 
-@pytest.mark.parametrize("number", range(5))
-def test_a_service_that_ignores_a_condition_is_refused(number: int, place: Scene) -> None:
-    place.open()
-    place.proxy.arm(
-        Answer(200, body=b"<CopyObjectResult><ETag>a</ETag></CopyObjectResult>"),
-        _is_probe,
-        spared=number + 1,
-    )
-    with pytest.raises(ConfigError, match="ignores the condition"):
+TRIED_OUT = (
+    "put if absent",
+    "call after its deadline",
+    "put if unchanged",
+    "copy if absent",
+    "copy if unchanged",
+    "delete if unchanged",
+    "upload if absent",
+    "upload if unchanged",
+)
+"""What a service is asked to refuse when a bucket is opened, in order."""
+
+TAKEN = Answer(200, body=b"<CopyObjectResult><ETag>a</ETag></CopyObjectResult>")
+
+
+@pytest.mark.parametrize(("number", "what"), list(enumerate(TRIED_OUT)))
+def test_a_service_that_breaks_what_is_relied_on_is_refused(
+    number: int, what: str, place: Scene
+) -> None:
+    place.proxy.arm(TAKEN, _is_probe, spared=number)
+    is_late = what == "call after its deadline"
+    said = f"takes a signed {what}" if is_late else f"ignores the condition of a {what}"
+    with pytest.raises(ConfigError, match=said) as caught:
+        place.open(uploads=place.folder)
+    assert ("without a folder of uploads" in str(caught.value)) == what.startswith("upload")
+
+
+def test_a_deadline_that_is_ignored_shows_by_the_condition_too(place: Scene) -> None:
+    place.proxy.arm(Answer(412, "PreconditionFailed"), _is_probe, spared=1)
+    with pytest.raises(ConfigError, match="after its deadline"):
         place.open()
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "number"),
+    [
+        pytest.param(answer, error, number, id=f"{TRIED_OUT[number]}, {what}")
+        for first, (what, answer, error) in enumerate(
+            (
+                ("it cannot", Answer(501, "NotImplemented"), ConfigError),
+                ("it finds nothing", Answer(404, "NoSuchKey"), ConfigError),
+                ("it is busy", Answer(503, "SlowDown"), UnavailableError),
+                ("it says nothing", Fate.LOSE_ANSWER, UnavailableError),
+            )
+        )
+        for number in range(first, len(TRIED_OUT), 4)
+    ],
+)
+def test_a_service_that_does_not_say_what_it_keeps_is_not_relied_on(
+    answer: Answer | Fate, error: type[CounterfoilError], number: int, place: Scene
+) -> None:
+    place.proxy.arm(answer, _is_probe, spared=number)
+    with pytest.raises(error, match=TRIED_OUT[number]):
+        place.open(uploads=place.folder)
+
+
+def test_a_bucket_without_uploads_is_not_asked_for_them(place: Scene) -> None:
+    place.proxy.arm(TAKEN, _is_probe, spared=TRIED_OUT.index("upload if absent"))
+    place.open()
+
+
+def test_trying_out_leaves_no_upload(place: Scene) -> None:
+    place.open(uploads=place.folder)
+    assert place.uploads() == []
 
 
 def test_a_bucket_of_another_instance_is_another_environment(place: Scene) -> None:
@@ -298,6 +355,42 @@ def test_a_listing_comes_in_pages(place: Scene) -> None:
     assert not any(each["path"].startswith(".counterfoil") for each in shown)
 
 
+def test_records_of_an_adapter_further_down_are_not_ours_to_touch(place: Scene) -> None:
+    """[T14] A planner above could forge what a run below believes."""
+    below = place.open(prefix=f"{place.prefix}team/")
+    above = place.open()
+    before = above.observe(place.scope)
+    assert below.take(RUN, FENCE) is None
+    assert above.observe(place.scope) == before
+    for path in ("team/.counterfoil/instance", "team/.COUNTERFOIL/keys/a"):
+        for kind, arguments in (
+            ("put", {"path": path, "content": ""}),
+            ("copy", {"source": "old.txt", "path": path}),
+            ("get", {"path": path}),
+            ("delete", {"path": path}),
+        ):
+            with pytest.raises(ContractError, match="reserves"):
+                do(place, above, kind, **arguments)
+
+
+def test_a_listing_passes_records_by(place: Scene) -> None:
+    place.open(prefix=f"{place.prefix}b/")
+    for path in ("a", "b/c", "b/.counterfoil/~/x", "c"):
+        place.put(path, "x")
+    adapter = place.open()
+    found: list[str] = []
+    after = ""
+    for _ in range(20):
+        more = {"after": after} if after else {}
+        page = do(place, adapter, "list", path=".", limit=1, **more).result
+        found += [each["path"] for each in page["objects"]]
+        after = page["next"]
+        if not after:
+            break
+    assert found == ["a", "b/c", "c", "old.txt"]
+    assert sorted(adapter.observe(place.scope).facts) == found
+
+
 def test_a_scope_shows_only_what_it_covers(place: Scene) -> None:
     for path in ("a", "a.txt", "b/1", "b/2", "bb"):
         place.put(path, path)
@@ -323,7 +416,8 @@ def test_an_unknown_kind_is_refused(place: Scene) -> None:
 
 
 def _is_probe(request: Request) -> bool:
-    return request.path.split("?")[0].endswith("/.counterfoil/probe")
+    """Whether a request must be refused when a bucket is opened."""
+    return "/.counterfoil/probe?" in request.path and "X-Amz-Signature=" in request.path
 
 
 def _records(place: Scene, folder: str) -> list[str]:

@@ -9,9 +9,9 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from counterfoil.adapters.s3.kinds import check_path
 from counterfoil.adapters.s3.times import USUAL, Times, check
 from counterfoil.core.errors import ConfigError, ContractError
-from counterfoil.core.task import canonical_path
 
 if TYPE_CHECKING:
     from counterfoil.adapters.s3.adapter import S3Adapter
@@ -60,7 +60,8 @@ def open_s3(
 
     Raises:
         ConfigError: boto3 is not installed, an argument is out of bounds, there are no
-            credentials, the bucket cannot be used, or the service ignores a condition.
+            credentials, the bucket cannot be used, or the service ignores a condition or
+            a deadline.
         UnavailableError: The service does not answer.
     """
     check(times)
@@ -87,7 +88,7 @@ def _check(bucket: str, prefix: str, part_bytes: int, uploads: Path | None) -> N
         raise ConfigError(f"{bucket!r:.120} is no name of a bucket")
     if prefix:
         try:
-            canonical_path(prefix.removesuffix("/"), "prefix")
+            check_path(prefix.removesuffix("/"), "prefix", "")
         except ContractError as error:
             raise ConfigError(error.message) from error
         if not prefix.endswith("/"):

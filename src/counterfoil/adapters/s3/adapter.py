@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from counterfoil.adapters.s3 import kinds
 from counterfoil.adapters.s3.calls import check_scope
+from counterfoil.adapters.s3.evidence import is_named
 from counterfoil.adapters.s3.objects import paths_of
 from counterfoil.adapters.s3.reading import read
 from counterfoil.adapters.s3.records import TRIES_MAX, Note, Stage
@@ -116,8 +117,10 @@ class S3Adapter:
     def forbid(self, run_id: RunId, key: Key, kind: str, fence: Fence) -> LookUp:
         """Make the key impossible for the run unless it is done; return found or absent.
 
-        While a call may still land the answer is unknown. What another writer left no
-        trace of counts as not done: nothing of the key can happen from then on.
+        Absent is said only once that is on record and no call can land any more; what
+        another writer left no trace of counts as not done then. While a call may still
+        land the answer is unknown. Where an object names the intent and holds something
+        else it is found other, and the key stays as it is.
 
         Raises:
             FencedError: The fence is old.
@@ -130,6 +133,8 @@ class S3Adapter:
             note = held.note
             is_theirs = note is not None and note.run_id != run_id
             if is_theirs or answer.answer in (Answer.FOUND, Answer.UNKNOWN):
+                return answer
+            if note is not None and answer.answer is Answer.FOUND_OTHER and is_named(site, note):
                 return answer
             blank = Note(stage=Stage.FORBIDDEN, run_id=run_id, key=key, kind=kind, fence=fence)
             barred = blank if note is None else replace(note, stage=Stage.FORBIDDEN)

@@ -136,6 +136,11 @@ def body(note: Note, arguments: Arguments, parts: Sequence[Part]) -> bytes:
         return kinds.content(arguments["content"])
     if note.kind != kinds.UPLOAD:
         return b""
+    return completion(parts)
+
+
+def completion(parts: Sequence[Part]) -> bytes:
+    """Return what completes an upload."""
     listed = "".join(
         f"<Part><PartNumber>{part.number}</PartNumber><ETag>{part.etag}</ETag></Part>"
         for part in parts

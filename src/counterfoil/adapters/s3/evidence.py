@@ -90,6 +90,15 @@ def gathered(site: Site, note: Note) -> Evidence:
     return Evidence(Trace.OTHER, seen, _finding(note, seen))
 
 
+def is_named(site: Site, note: Note) -> bool:
+    """Return whether an object names the intent of a call, whatever it holds.
+
+    Raises:
+        UnavailableError: It cannot be looked at.
+    """
+    return gathered(site, note).trace in (Trace.OURS, Trace.CHANGED)
+
+
 def replace_seen(evidence: Evidence, at: int) -> Evidence:
     """Return evidence from an earlier version, as of the moment of the first look."""
     seen = evidence.seen

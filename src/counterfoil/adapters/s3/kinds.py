@@ -39,7 +39,7 @@ TEXT = "text"
 BYTES = "bytes"
 
 RESERVED = ".counterfoil"
-"""First part of the names of Counterfoil's own: neither observed nor to be addressed."""
+"""Folder of Counterfoil's own, below any prefix: neither observed nor to be addressed."""
 
 KEY_BYTES_MAX = 1024
 """An object's name, prefix included: what S3 allows."""
@@ -148,9 +148,9 @@ def _check(kind: str, name: str, value: Json, prefix: str) -> None:
             if value != ".":
                 folder = value.removesuffix("/") if isinstance(value, str) else value
                 check_path(folder, field, prefix)
-        case "path" | "source" | "after":
+        case "path" | "source":
             check_path(value, field, prefix)
-        case "file":
+        case "after" | "file":
             canonical_path(value, field)
         case "expected" | "expected_source":
             _check_etag(value, field, is_absent_allowed=kind in (PUT, COPY, UPLOAD))
@@ -179,13 +179,29 @@ def check_path(value: Json, field: str, prefix: str) -> str:
     if len(f"{prefix}{path}".encode()) > KEY_BYTES_MAX:
         raise ContractError(f"{field} makes a name of more than {KEY_BYTES_MAX} bytes")
     if is_reserved(path):
-        raise ContractError(f"{field} {path!r:.120} begins with a part that Counterfoil reserves")
+        raise ContractError(f"{field} {path!r:.120} has a part that Counterfoil reserves")
     return path
 
 
 def is_reserved(path: str) -> bool:
-    """Return whether a path below the prefix belongs to Counterfoil's own records."""
-    return path.split("/", 1)[0] == RESERVED
+    """Return whether a path belongs to Counterfoil's own records.
+
+    Those of another adapter may lie below its prefix, so that any part counts, and a
+    service may keep objects where letters are folded.
+    """
+    return any(part.casefold() == RESERVED for part in path.split("/"))
+
+
+def behind_reserved(path: str) -> str:
+    """Return a name after all records that a path is one of; another path as it is.
+
+    A look at everything passes records by, however many there are.
+    """
+    parts = path.split("/")
+    for number, part in enumerate(parts):
+        if part.casefold() == RESERVED:
+            return max(path, "/".join((*parts[: number + 1], "~")))
+    return path
 
 
 def _check_etag(value: Json, field: str, *, is_absent_allowed: bool) -> None:

@@ -24,9 +24,6 @@ OBJECTS_MAX = 10_000
 VERSIONS_MAX = 32
 """Versions of one object that are searched for ours, from the newest."""
 
-BEHIND = f"{kinds.RESERVED}/~"
-"""After all records: a look at everything passes them by, however many there are."""
-
 _CARRIED = {
     "CacheControl": "CacheControl",
     "ContentDisposition": "ContentDisposition",
@@ -146,8 +143,7 @@ def listing(wire: Wire, prefix: str, entries: Sequence[str]) -> tuple[Entry, ...
                 return None
             if is_whole or is_single or not page:
                 break
-            last = page[-1].path
-            after = BEHIND if kinds.is_reserved(last) else last
+            after = kinds.behind_reserved(page[-1].path)
     return tuple(found[path] for path in sorted(found))
 
 

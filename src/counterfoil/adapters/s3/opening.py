@@ -4,8 +4,9 @@ from pathlib import Path
 
 from counterfoil.adapters.s3.adapter import S3Adapter
 from counterfoil.adapters.s3.kinds import Terms, kinds
+from counterfoil.adapters.s3.probing import prove
 from counterfoil.adapters.s3.records import Records
-from counterfoil.adapters.s3.site import Site, set_up
+from counterfoil.adapters.s3.site import Site
 from counterfoil.adapters.s3.times import Times
 from counterfoil.adapters.s3.wire import Session, Wire, connect
 
@@ -25,11 +26,11 @@ def opened(
 
     Raises:
         ConfigError: There are no credentials, the bucket cannot be used, or the service
-            ignores a condition.
+            ignores a condition or a deadline.
         UnavailableError: The service does not answer.
     """
-    client = connect(session, endpoint, bucket, times.request_s)
-    wire = Wire(client, bucket=bucket, request_s=times.request_s)
+    way = connect(session, endpoint, bucket, times.request_s)
+    wire = Wire(way, bucket=bucket, request_s=times.request_s)
     site = Site(
         wire=wire,
         records=Records(wire=wire, prefix=prefix),
@@ -40,7 +41,7 @@ def opened(
         times=times,
     )
     try:
-        set_up(site)
+        prove(site)
     except BaseException:
         wire.close()
         raise

@@ -61,7 +61,7 @@ def _page(site: Site, path: str, arguments: dict[str, Json]) -> Json:
         if left < 0:
             is_whole = False
             break
-        last = each.path
+        last = kinds.behind_reserved(each.path)
         if covers(path, each.path) and not kinds.is_reserved(each.path):
             shown.append(line)
     return {"objects": shown, "next": "" if is_whole else last}

@@ -70,6 +70,8 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         until: Deadline of the latest call that may have left, by the service's clock, in
             whole seconds; 0 when none can have left.
         upload: Id of a multipart upload that is under way; empty when none is.
+        sent: Its first parts that the service has under ETags that are not their MD5.
+        sent_sha256: Digest of what they hold together.
         receipt: Of the effect, once it is done.
     """
 
@@ -90,6 +92,8 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     rest: str = ""
     until: int = 0
     upload: str = ""
+    sent: int = 0
+    sent_sha256: str = ""
     receipt: Receipt | None = None
 
 

@@ -11,17 +11,13 @@ from counterfoil.adapters.s3 import kinds
 from counterfoil.adapters.s3.objects import OBJECTS_MAX, Entry, listing, look, state_digest
 from counterfoil.adapters.s3.records import Records, put_if
 from counterfoil.adapters.s3.times import Times
-from counterfoil.adapters.s3.wire import AnswerError, Wire
+from counterfoil.adapters.s3.wire import Wire
 from counterfoil.core.canonical import decode, encode
-from counterfoil.core.errors import ConfigError, UnavailableError
+from counterfoil.core.errors import UnavailableError
 from counterfoil.core.intent import EnvironmentState
 
 INSTANCE_BYTES_MAX = 1_000
 INSTANCE_BYTES = 16
-
-PROBE = b"Counterfoil finds out here whether the service keeps its conditions.\n"
-NO_ETAG = "0" * 32
-"""No object that we write has this one."""
 
 
 class Instance(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -58,38 +54,13 @@ class Site:
 
 
 def set_up(site: Site) -> None:
-    """Give the environment its identity, and find out whether the service keeps conditions.
-
-    A service that ignores a condition would overwrite what it should refuse, and one that
-    ignores a deadline would take a call at any time.
+    """Give the environment its identity, if it has none.
 
     Raises:
-        ConfigError: The bucket is not there or not ours, or a condition is ignored.
         UnavailableError: The service does not answer.
     """
-    _check_access(site)
     raw = encode(Instance(instance=secrets.token_hex(INSTANCE_BYTES)))
     put_if(site.wire, site.records.name("instance"), raw, "")
-    name = site.records.name("probe")
-    put_if(site.wire, name, PROBE, "")
-    key = {"Key": name}
-    source = {"Key": name, "CopySource": {"Bucket": site.wire.bucket, "Key": name}}
-    replaced = source | {"MetadataDirective": "REPLACE"}
-    for what, operation, members in (
-        ("put if absent", "put_object", key | {"Body": PROBE, "IfNoneMatch": "*"}),
-        ("put if unchanged", "put_object", key | {"Body": PROBE, "IfMatch": f'"{NO_ETAG}"'}),
-        ("copy if absent", "copy_object", replaced | {"IfNoneMatch": "*"}),
-        ("copy if unchanged", "copy_object", replaced | {"IfMatch": f'"{NO_ETAG}"'}),
-        ("delete if unchanged", "delete_object", key | {"IfMatch": f'"{NO_ETAG}"'}),
-    ):
-        try:
-            site.wire.ask(what, operation, 412, **members)
-        except AnswerError:
-            continue
-        raise ConfigError(
-            f"the service at {site.wire.endpoint} ignores the condition of a {what}",
-            move="use a service that keeps conditional writes, copies and deletions",
-        )
 
 
 def state(site: Site, paths: Sequence[str]) -> tuple[EnvironmentState, tuple[Entry, ...]]:
@@ -125,14 +96,3 @@ def as_state(site: Site, fingerprint: str) -> EnvironmentState:
         fingerprint=fingerprint,
         account=site.account,
     )
-
-
-def _check_access(site: Site) -> None:
-    try:
-        site.wire.ask("looking at the bucket", "head_bucket", 301, 400, 403, 404)
-    except AnswerError as error:
-        raise ConfigError(
-            f"bucket {site.wire.bucket} cannot be used: the service answers "
-            f"{error.status} {error.code}",
-            move="check bucket, region and credentials",
-        ) from error

@@ -2,7 +2,8 @@
 
 The parts of an upload are no object. Its id is on record before the first part leaves,
 so that another process goes on where this one died. An upload that is not on record has
-no parts.
+no parts. A part that is there is known by its ETag, its MD5. Where a service encrypts, an
+ETag is none, and the record says how much of the file has been sent.
 """
 
 import base64
@@ -13,7 +14,7 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from msgspec.structs import replace
 
@@ -30,6 +31,20 @@ from counterfoil.ports import Operation
 
 PARTS_MAX = 10_000
 """Parts of one upload: what S3 allows."""
+
+
+class Begun(NamedTuple):
+    """An upload that is under way.
+
+    Attributes:
+        held: The record as it was read or written last.
+        note: What will be on it.
+        known: ETags of the parts that the service has, by their numbers.
+    """
+
+    held: Held
+    note: Note
+    known: dict[int, str]
 
 
 def upload(
@@ -60,8 +75,10 @@ def upload(
         begun = _begun(site, arguments, held, wanted)
         if begun is None:
             return None
-        held, wanted, known = begun
-        parts, sha256 = _sent(site, operation, wanted, file, known)
+        sent = _sent(site, operation, begun, file)
+        if sent is None:
+            return None
+        held, wanted, parts, sha256 = sent
     if sha256 != arguments["sha256"]:
         abort(site, wanted)
         site.records.write(held, replace(wanted, upload=""))
@@ -87,16 +104,16 @@ def abort(site: Site, note: Note) -> None:
         )
 
 
-def _begun(
-    site: Site, arguments: Arguments, held: Held, note: Note
-) -> tuple[Held, Note, dict[int, str]] | None:
+def _begun(site: Site, arguments: Arguments, held: Held, note: Note) -> Begun | None:
     """Return the upload that is on record, or one that was begun and put on record."""
     place = {"Key": site.object(note.path)}
-    earlier = held.note.upload if held.note else ""
-    if earlier:
-        known = _known(site, note.path, earlier)
+    earlier = held.note
+    if earlier is not None and earlier.upload:
+        known = _known(site, note.path, earlier.upload)
         if known is not None:
-            return held, replace(note, upload=earlier), known
+            sent, sha256 = earlier.sent, earlier.sent_sha256
+            goes_on = replace(note, upload=earlier.upload, sent=sent, sent_sha256=sha256)
+            return Begun(held, goes_on, known)
     members = carried(note, arguments)
     answer = site.wire.ask("beginning an upload", "create_multipart_upload", **place, **members)
     wanted = replace(note, upload=str(answer["UploadId"]))
@@ -104,7 +121,7 @@ def _begun(
     if written is None:
         abort(site, wanted)
         return None
-    return written, wanted, {}
+    return Begun(written, wanted, {})
 
 
 def _known(site: Site, path: str, upload: str) -> dict[int, str] | None:
@@ -131,11 +148,11 @@ def _known(site: Site, path: str, upload: str) -> dict[int, str] | None:
 
 
 def _sent(
-    site: Site, operation: Operation, note: Note, file: BinaryIO, known: dict[int, str]
-) -> tuple[tuple[Part, ...], str]:
-    """Send what is missing; return all parts, and the digest of what was read."""
+    site: Site, operation: Operation, begun: Begun, file: BinaryIO
+) -> tuple[Held, Note, tuple[Part, ...], str] | None:
+    """Send what is missing; return the record, all parts, and the digest of what was read."""
     ends_at = time.monotonic() + operation.timeout_ms / 1000
-    whole, parts = hashlib.sha256(), list[Part]()
+    standing, whole, parts = _standing(begun, file, site.part_bytes), hashlib.sha256(), list[Part]()
     while raw := file.read(site.part_bytes):
         if time.monotonic() > ends_at:
             raise UnavailableError(
@@ -147,20 +164,45 @@ def _sent(
         whole.update(raw)
         md5 = hashlib.md5(raw, usedforsecurity=False)
         number = len(parts) + 1
-        etag = known.get(number, "")
-        if etag != md5.hexdigest():
-            answer = site.wire.ask(
-                "sending a part",
-                "upload_part",
-                Key=site.object(note.path),
-                UploadId=note.upload,
-                PartNumber=number,
-                Body=raw,
-                ContentMD5=base64.b64encode(md5.digest()).decode(),
-            )
-            etag = bare(str(answer["ETag"]))
+        etag = begun.known.get(number, "")
+        if etag != md5.hexdigest() and not (etag and number <= standing):
+            etag = _sent_part(site, begun.note, number, raw, md5.digest())
+            if etag != md5.hexdigest():
+                noted = _noted(site, begun, number, whole.hexdigest())
+                if noted is None:
+                    return None
+                begun = noted
         parts.append(Part(number=number, etag=etag))
-    return tuple(parts), whole.hexdigest()
+    return begun.held, begun.note, tuple(parts), whole.hexdigest()
+
+
+def _standing(begun: Begun, file: BinaryIO, part_bytes: int) -> int:
+    """Return how many first parts stand: the file still begins with what was sent of it."""
+    number, whole = begun.note.sent, hashlib.sha256()
+    for _ in range(number):
+        whole.update(file.read(part_bytes))
+    file.seek(0)
+    return number if whole.hexdigest() == begun.note.sent_sha256 else 0
+
+
+def _noted(site: Site, begun: Begun, number: int, sha256: str) -> Begun | None:
+    """Put on record how much was sent; None when another caller changed the record."""
+    note = replace(begun.note, sent=number, sent_sha256=sha256)
+    written = site.records.write(begun.held, note)
+    return None if written is None else begun._replace(held=written, note=note)
+
+
+def _sent_part(site: Site, note: Note, number: int, raw: bytes, md5: bytes) -> str:
+    answer = site.wire.ask(
+        "sending a part",
+        "upload_part",
+        Key=site.object(note.path),
+        UploadId=note.upload,
+        PartNumber=number,
+        Body=raw,
+        ContentMD5=base64.b64encode(md5).decode(),
+    )
+    return bare(str(answer["ETag"]))
 
 
 @contextmanager

@@ -13,15 +13,16 @@ import re
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 from urllib.parse import parse_qs, urlsplit
 
 import boto3
 from botocore.awsrequest import AWSPreparedRequest, AWSRequest
 from botocore.config import Config
+from botocore.credentials import Credentials
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
@@ -32,6 +33,7 @@ from botocore.exceptions import (
 from botocore.httpsession import URLLib3Session
 from botocore.parsers import ResponseParserError
 
+from counterfoil.adapters.s3.signing import resigned
 from counterfoil.core.errors import ConfigError, UnavailableError
 from counterfoil.core.words import Json
 
@@ -92,13 +94,20 @@ class Client(Protocol):
 class Session(Protocol):
     """What is used of boto3's session; its own types name a package per service."""
 
-    def get_credentials(self) -> object:
+    def get_credentials(self) -> Credentials | None:
         """Return credentials, or None."""
         ...
 
     def client(self, service: str, *, endpoint_url: str | None, config: Config) -> Client:
         """Return a client of a service."""
         ...
+
+
+class Way(NamedTuple):
+    """A client, and who it signs as."""
+
+    client: Client
+    credentials: Credentials
 
 
 Operation = Callable[..., dict[str, Any]]
@@ -167,12 +176,13 @@ class Wire:
     """The connections to one service; `close` lets go of them.
 
     Args:
-        client: What `connect` made.
+        way: What `connect` made.
         bucket: Name of the bucket.
         request_s: Longest that a request waits for its answer, in seconds.
     """
 
-    def __init__(self, client: Client, *, bucket: str, request_s: int) -> None:
+    def __init__(self, way: Way, *, bucket: str, request_s: int) -> None:
+        client, self._credentials = way
         self._client = client
         self._sender = URLLib3Session(timeout=request_s)
         self._seen = threading.local()
@@ -229,6 +239,24 @@ class Wire:
         until = int(signed_at.timestamp()) + int(query["X-Amz-Expires"][0])
         return Signed(operation=operation, url=url, headers=self._seen.headers, until=until)
 
+    def sign_at(self, at: int, operation: str, lasts_s: int, **members: Json) -> Signed:
+        """Return a request as it would have been signed at a moment, in whole seconds UTC.
+
+        Raises:
+            UnavailableError: There are no credentials at hand.
+        """
+        signed = self.sign(operation, lasts_s, **members)
+        url = resigned(
+            signed.url,
+            signed.headers,
+            _METHODS[operation],
+            self._credentials,
+            region=str(self._client.meta.region_name),
+            lasts_s=lasts_s,
+            at=at,
+        )
+        return replace(signed, url=url, until=at + lasts_s)
+
     def send(self, signed: Signed, body: bytes = b"") -> Sent:
         """Send a signed request once, and say what became of it.
 
@@ -270,7 +298,7 @@ class Wire:
             )
 
 
-def connect(session: Session | None, endpoint: str | None, bucket: str, wait_s: int) -> Client:
+def connect(session: Session | None, endpoint: str | None, bucket: str, wait_s: int) -> Way:
     """Return a client that makes each request once.
 
     Args:
@@ -298,12 +326,13 @@ def connect(session: Session | None, endpoint: str | None, bucket: str, wait_s: 
     try:
         # boto3 makes its operations at run time
         used = session or cast("Session", boto3.Session())
-        if used.get_credentials() is None:
+        credentials = used.get_credentials()
+        if credentials is None:
             raise ConfigError(
                 "there are no credentials for s3",
                 move="set them as boto3 looks for them: environment, profile or role",
             )
-        return used.client("s3", endpoint_url=endpoint, config=config)
+        return Way(used.client("s3", endpoint_url=endpoint, config=config), credentials)
     except (BotoCoreError, ValueError) as error:
         raise ConfigError(f"s3 cannot be set up: {type(error).__name__}") from error
 
