@@ -131,6 +131,7 @@ STATUSES = {
     "401": "401 Unauthorized",
     "403": "403 Forbidden",
     "405": "405 Method Not Allowed",
+    "500": "500 Internal Server Error",
     "307": "307 Temporary Redirect\r\nLocation: /elsewhere",
 }
 NAME = re.compile(rb'("id":"[0-9a-f]+-)([0-9]+)"')
@@ -203,6 +204,11 @@ def _earlier(name: re.Match[bytes]) -> bytes:
 def is_write(head: bytes) -> bool:
     """Whether a request calls a tool that writes."""
     return head.startswith(b"POST ") and b"_ticket" in head and b"find_ticket" not in head
+
+
+def is_question(head: bytes) -> bool:
+    """Whether a request calls the tool that is asked for a receipt."""
+    return head.startswith(b"POST ") and b"tools/call" in head and b"find_ticket" in head
 
 
 @dataclass(kw_only=True)

@@ -5,6 +5,7 @@ import select
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -17,7 +18,7 @@ from counterfoil.adapters.mcp import Ask, Fields, Http, Server, Stdio, Tool, Var
 from counterfoil.adapters.mcp.kinds import check_server, kinds_of
 from counterfoil.adapters.mcp.listing import listing_of
 from counterfoil.core.canonical import canonical
-from counterfoil.core.errors import ConfigError, ContractError, UnavailableError
+from counterfoil.core.errors import ConfigError, ContractError, CounterfoilError, UnavailableError
 from counterfoil.core.words import Key, Level, Risk
 from counterfoil.testing.adapter_bench import AdapterBench, Call, operation
 from tests.support import mcp_shop as shops
@@ -31,6 +32,7 @@ from tests.support.mcp_bench import (
     Door,
     create,
     door,
+    is_write,
     server,
 )
 from tests.support.mcp_desk import shared
@@ -322,6 +324,25 @@ def test_arguments_beyond_the_bound_are_refused_with_it() -> None:
         normalise(given)
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        pytest.param({"title": CANARY * 5}, "arguments/title breaks maxLength", id="too long"),
+        pytest.param({"title": [CANARY]}, "arguments/title breaks type", id="a type"),
+        pytest.param({"title": "a", "lines": [1, CANARY]}, "lines/1 breaks type", id="inside"),
+        pytest.param({"title": "a", "more": CANARY}, "breaks additionalProperties", id="too much"),
+        pytest.param({"lines": []}, "arguments breaks required", id="too little"),
+    ],
+)
+def test_a_refused_argument_is_named_with_its_rule_and_not_quoted(
+    given: dict[str, Any], said: str
+) -> None:
+    normalise = listed(at_risk(Risk.REVERSIBLE_WRITE))["tickets.create"].spec.normalise
+    with pytest.raises(ContractError, match=said) as caught:
+        normalise(given)
+    assert CANARY not in told(caught.value)
+
+
 @pytest.mark.parametrize("name", sorted(MARKS))
 def test_what_the_adapter_puts_in_cannot_be_proposed(name: str) -> None:
     normalise = listed(at_risk(Risk.REVERSIBLE_WRITE))["tickets.create"].spec.normalise
@@ -383,7 +404,11 @@ def reached(reach: Any) -> Server:
         pytest.param(tool(call_ms=0), "call_ms of 0", id="no time"),
         pytest.param(tool(answer="ticket"), "answer of tickets.create", id="no pointer"),
         pytest.param(tool(fields=Fields(id="id")), "fields.id", id="no pointer in a field"),
-        pytest.param(tool(refused_codes=(-32603,)), "-32603", id="a code of lost answers"),
+        *(
+            pytest.param(tool(refused_codes=(code,)), f"{code} is also", id=f"{code} is made up")
+            for code in (-32700, -32600, -32601, -32603, -32000, -32001, 0)
+        ),
+        pytest.param(tool(fields=Fields(id="/id")), "no fields.key", id="no key in receipts"),
         pytest.param(tool(look_up=None), "cannot be asked", id="nothing to ask"),
         pytest.param(tool(level=Level.BLIND, look_up=FIND), "more than blind", id="blind"),
         pytest.param(
@@ -416,6 +441,57 @@ def reached(reach: Any) -> Server:
 def test_what_cannot_be_held_is_not_declared(declared: Server, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         check_server(declared)
+
+
+ADDRESSES = [
+    pytest.param(f"https://desk.example/mcp?token={CANARY}", id="a query"),
+    pytest.param(f"https://{CANARY}@desk.example/mcp", id="a user"),
+    pytest.param(f"https://u:{CANARY}@desk.example/mcp", id="a password"),
+    pytest.param(f"https://desk.example:{CANARY}/mcp", id="a port"),
+    pytest.param(f"https://desk.example/mcp#{CANARY}", id="a fragment"),
+    pytest.param(f"ftp://desk.example/{CANARY}", id="a scheme"),
+    pytest.param(f"https://desk.example/{CANARY}\n", id="an odd character"),
+    pytest.param(f"http://desk.example/{CANARY}", id="no TLS"),
+]
+
+
+@pytest.mark.parametrize("url", ADDRESSES)
+def test_what_may_be_a_secret_in_an_address_is_refused_and_not_quoted(url: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_server(reached(Http(url=url)))
+    assert CANARY not in told(caught.value)
+
+
+def told(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error))
+
+
+def asked(at: Door, **more: Any) -> Server:
+    """Declare a desk that is reached by an address with a secret."""
+    reach = at.reach
+    assert isinstance(reach, Http)
+    return server(replace(reach, url=f"{reach.url}?token={CANARY}"), Level.DEDUPLICATING, **more)
+
+
+def test_a_query_is_sent_where_a_name_stands_for_the_address(opened: Any) -> None:
+    at = opened(HTTP)
+    adapter = at.open(asked(at, instance="the desk"))
+    assert adapter.execute(sent(adapter)).poststate.instance.startswith("the desk#")
+    assert f"/mcp?token={CANARY} ".encode() in at.proxy.seen[-1]
+
+
+@pytest.mark.parametrize("fate", ["down", "307", "401", "405", "gone", "500"])
+def test_no_error_of_a_server_quotes_its_address(fate: str, opened: Any) -> None:
+    at = opened(HTTP)
+    adapter = at.open(asked(at, instance="the desk"))
+    built = sent(adapter)
+    if fate == "down":
+        at.proxy.close()
+    else:
+        at.proxy.arm(fate, is_write)
+    with pytest.raises(CounterfoilError) as caught:
+        adapter.execute(built)
+    assert CANARY not in told(caught.value)
 
 
 @pytest.mark.parametrize("level", [Level.TRANSACTIONAL, Level.CONDITIONAL])
