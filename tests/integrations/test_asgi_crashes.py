@@ -24,7 +24,6 @@ pytest_plugins = ["tests.support.postgres", "tests.support.asgi_bench"]
 LEASE_MS = 300
 """Short, so that a killed request soon counts as dead; one that lives longer is superseded."""
 
-DAY_MS = 24 * 60 * 60 * 1000
 LATER_MS = 10**15
 """A moment, in milliseconds, at which every lease is over."""
 
@@ -176,7 +175,7 @@ def test_an_operator_settles_an_unknown_key(
         settled(client, "orders", key)
         journal = open_journal(mortal.place)
         row = next(row for row in journal.unsettled(now_ms=LATER_MS) if row.key == key)
-        journal.settle(row, answer, now_ms=LATER_MS, retention_ms=DAY_MS)
+        journal.settle(row, answer, now_ms=LATER_MS)
         journal.close()
         given = post(client, "orders", key)
     assert (given.status_code, mortal.effects("orders", key)) == (status, effects)

@@ -25,7 +25,13 @@ pytest_plugins = ["tests.support.postgres", "tests.support.asgi_bench"]
 
 Running = tuple[Service, httpx.Client]
 
-STORED = ("content-type", "x-number", "counterfoil-receipt", "counterfoil-committed-at")
+STORED = (
+    "content-type",
+    "x-number",
+    "counterfoil-receipt",
+    "counterfoil-committed-at",
+    "counterfoil-commits",
+)
 
 
 def kept(answer: httpx.Response) -> tuple[int, bytes, list[str | None]]:

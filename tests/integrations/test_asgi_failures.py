@@ -33,6 +33,7 @@ pytest_plugins = ["tests.support.postgres", "tests.support.asgi_bench"]
 
 App = Callable[..., Awaitable[None]]
 
+HEADERS = [(b"idempotency-key", b'"k"'), (b"authorization", b"Bearer ada")]
 START: dict[str, Any] = {"type": "http.response.start", "status": 201, "headers": []}
 
 
@@ -53,7 +54,8 @@ def asked(app: App, journal: Journal, *, key: str = '"key"', **rules: Any) -> ht
     async def ask() -> httpx.Response:
         transport = httpx.ASGITransport(guarded, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://service") as client:
-            return await client.post("/things", content=b"body", headers={"idempotency-key": key})
+            headers = {"idempotency-key": key, "authorization": "Bearer ada"}
+            return await client.post("/things", content=b"body", headers=headers)
 
     return asyncio.run(ask())
 
@@ -229,7 +231,7 @@ def test_an_answer_is_sent_before_what_an_application_does_after_it(journal: Jou
             "type": "http",
             "method": "POST",
             "path": "/",
-            "headers": [(b"idempotency-key", b'"k"')],
+            "headers": HEADERS,
         }
         await guarded(scope, receive, send)
 
@@ -322,7 +324,7 @@ def test_a_client_that_leaves_within_its_body_has_sent_nothing(journal: Journal)
             "type": "http",
             "method": "POST",
             "path": "/",
-            "headers": [(b"idempotency-key", b'"k"')],
+            "headers": HEADERS,
         }
         await ReceiptMiddleware(app, journal=journal)(scope, receive, send)
 
@@ -360,7 +362,7 @@ def test_ways_to_send_past_the_middleware_are_not_offered(journal: Journal) -> N
             "type": "http",
             "method": "POST",
             "path": "/",
-            "headers": [(b"idempotency-key", b'"k"')],
+            "headers": HEADERS,
             "extensions": {"http.response.pathsend": {}},
         }
         await ReceiptMiddleware(app, journal=journal)(scope, receive, send)

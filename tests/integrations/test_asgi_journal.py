@@ -19,6 +19,7 @@ from counterfoil.core.receipt import Fence
 from counterfoil.integrations.asgi import Answer, Commits, Journal, install_journal, open_journal
 from counterfoil.integrations.asgi.call import Authority, Call
 from counterfoil.integrations.asgi.rows import State, Verdict
+from counterfoil.integrations.asgi.rules import MARGIN_MS, RETENTION_MS_MAX
 from counterfoil.local.postgres import LocalPostgres
 from tests.support import asgi_ledger as ledger
 from tests.support.postgres import LossyProxy, fresh_database
@@ -28,6 +29,7 @@ pytest_plugins = ["tests.support.postgres", "tests.support.asgi_bench"]
 NOW_MS = 1_700_000_000_000
 LEASE_MS = 1_000
 RETENTION_MS = 10_000
+GONE_MS = RETENTION_MS + MARGIN_MS
 ANSWER = Answer(status_code=201, raw_headers=((b"x-name", b"caf\xe9"),), body=b"\x00\xff")
 OTHER = Answer(status_code=500, body=b"other")
 
@@ -51,8 +53,10 @@ def claim(journal: Journal, what: Call, attempt: str, at_ms: int = 0) -> Verdict
     return journal.claim(what, attempt, now_ms=NOW_MS + at_ms, lease_ms=LEASE_MS).verdict
 
 
-def finish(journal: Journal, what: Call, attempt: str, answer: Answer = ANSWER) -> Any:
-    return journal.finish(what, attempt, answer, now_ms=NOW_MS, retention_ms=RETENTION_MS)
+def finish(
+    journal: Journal, what: Call, attempt: str, answer: Answer = ANSWER, at_ms: int = 0
+) -> Any:
+    return journal.finish(what, attempt, answer, now_ms=NOW_MS + at_ms, retention_ms=RETENTION_MS)
 
 
 def begin(place: str, connection: Any) -> None:
@@ -249,21 +253,58 @@ def test_a_look_up_that_settles_makes_the_late_commit_impossible(
     ("at_ms", "verdict"),
     [
         pytest.param(RETENTION_MS - 1, Verdict.DONE, id="within the retention"),
-        pytest.param(RETENTION_MS, Verdict.CLAIMED, id="after the retention, as a first request"),
+        pytest.param(RETENTION_MS, Verdict.DONE, id="sent in time, and late on its way"),
+        pytest.param(GONE_MS - 1, Verdict.DONE, id="within the margin"),
+        pytest.param(GONE_MS, Verdict.CLAIMED, id="after both, as a first request"),
     ],
 )
-def test_a_receipt_is_kept_as_long_as_was_declared(
+def test_a_receipt_is_kept_for_longer_than_was_declared(
     journal: Journal, at_ms: int, verdict: Verdict
 ) -> None:
     claim(journal, call(), "one")
     finish(journal, call(), "one")
-    assert claim(journal, call(), "two", at_ms) is verdict
+    claim(journal, call("another"), "three", at_ms)
+    found = journal.look_up("c", "key", now_ms=NOW_MS + at_ms).verdict
+    expected = Verdict.ABSENT if verdict is Verdict.CLAIMED else verdict
+    assert (found, claim(journal, call(), "two", at_ms)) == (expected, verdict)
+
+
+def test_a_receipt_that_a_clock_dated_too_early_is_kept_for_its_retention(
+    journal: Journal,
+) -> None:
+    claim(journal, call(), "one")
+    finish(journal, call(), "one", at_ms=1 - MARGIN_MS)
+    claim(journal, call("another"), "three", RETENTION_MS)
+    assert claim(journal, call(), "two", RETENTION_MS) is Verdict.DONE
+
+
+def test_a_key_under_way_across_its_retention_is_kept_from_its_end_on(journal: Journal) -> None:
+    claim(journal, call(), "one")
+    verdicts = [claim(journal, call(), "two", GONE_MS)]
+    finish(journal, call(), "one", at_ms=GONE_MS)
+    verdicts.append(claim(journal, call(), "three", 2 * GONE_MS - 1))
+    assert verdicts == [Verdict.UNKNOWN, Verdict.DONE]
+
+
+def test_a_fence_is_never_forgotten(journal: Journal) -> None:
+    journal.take("c", "run", Fence(lease_version=2, nonce="a"))
+    claim(journal, call("another"), "one", 10**12)
+    stale = call(fence=Fence(lease_version=1, nonce="a"))
+    assert claim(journal, stale, "two", 10**12) is Verdict.STALE
+
+
+def test_what_a_person_settled_outlives_every_promise(journal: Journal) -> None:
+    claim(journal, call(), "one")
+    (row,) = journal.unsettled(now_ms=NOW_MS + LEASE_MS)
+    journal.settle(row, ANSWER, now_ms=NOW_MS + LEASE_MS)
+    claim(journal, call("another"), "two", RETENTION_MS_MAX)
+    assert claim(journal, call(), "three", RETENTION_MS_MAX) is Verdict.DONE
 
 
 def test_another_request_may_use_a_key_after_the_retention(journal: Journal) -> None:
     claim(journal, call(), "one")
     finish(journal, call(), "one")
-    assert claim(journal, call(text="other"), "two", RETENTION_MS) is Verdict.CLAIMED
+    assert claim(journal, call(text="other"), "two", GONE_MS) is Verdict.CLAIMED
 
 
 def test_receipts_past_their_retention_are_removed(journal: Journal, place: str) -> None:
@@ -271,7 +312,7 @@ def test_receipts_past_their_retention_are_removed(journal: Journal, place: str)
         claim(journal, call(f"old {number}"), "one")
         finish(journal, call(f"old {number}"), "one")
     for number in range(2):
-        claim(journal, call(f"new {number}"), "two", RETENTION_MS)
+        claim(journal, call(f"new {number}"), "two", GONE_MS)
     with ledger.connected(place) as connection:
         ((count,),) = connection.execute("SELECT count(*) FROM counterfoil_receipts").fetchall()
     assert count == 2
@@ -320,7 +361,7 @@ def test_what_is_under_way_is_not_settled(journal: Journal, answer: Answer | Non
     row = journal.look_up("c", "key", now_ms=NOW_MS).row
     assert row is not None
     with pytest.raises(UsageError):
-        journal.settle(row, answer, now_ms=NOW_MS, retention_ms=RETENTION_MS)
+        journal.settle(row, answer, now_ms=NOW_MS)
 
 
 def test_a_key_is_settled_as_it_was_shown_or_not_at_all(journal: Journal) -> None:
@@ -329,7 +370,7 @@ def test_a_key_is_settled_as_it_was_shown_or_not_at_all(journal: Journal) -> Non
     (row,) = journal.unsettled(now_ms=NOW_MS + LEASE_MS)
     claim(journal, repeatable, "two", LEASE_MS)
     with pytest.raises(UsageError):
-        journal.settle(row, None, now_ms=NOW_MS + 10 * LEASE_MS, retention_ms=RETENTION_MS)
+        journal.settle(row, None, now_ms=NOW_MS + 10 * LEASE_MS)
 
 
 def test_a_journal_is_not_made_by_opening_it(place: str, tmp_path: Path) -> None:

@@ -75,7 +75,6 @@ def test_a_key_is_answered_where_it_happened(dead: str, tmp_path: Path) -> None:
         pytest.param(["two", "--nothing-happened"], id="another attempt"),
         pytest.param(["one", "--status", "99"], id="no final status"),
         pytest.param(["one", "--status", "201", "--body", "/nowhere/at/all"], id="no such file"),
-        pytest.param(["one", "--status", "201", "--retention-days", "0"], id="no retention"),
     ],
 )
 def test_a_wrong_word_settles_nothing(

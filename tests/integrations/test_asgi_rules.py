@@ -90,6 +90,10 @@ def test_what_is_neither_string_nor_token_is_refused(field: bytes) -> None:
         ("body_bytes_max", 64 * 1024 * 1024 + 1),
         ("answer_bytes_max", 0),
         ("answer_bytes_max", 64 * 1024 * 1024 + 1),
+        ("client", ""),
+        ("client", "x account"),
+        ("client", "x-accöunt"),
+        ("headers", ("content-type", "")),
         ("receipts_path", "receipts"),
         ("receipts_path", "/receipts/"),
         ("receipts_path", "/"),
@@ -139,21 +143,48 @@ def test_headers_that_are_chosen_belong_to_the_request() -> None:
     assert fingerprint_of(one, rules, b"") != fingerprint_of(two, rules, b"")
 
 
-def test_a_client_is_told_by_its_header_and_never_named_by_it() -> None:
-    one = client_of(scope("/", (b"authorization", b"Bearer a")), Rules())
-    two = client_of(scope("/", (b"authorization", b"Bearer b")), Rules())
-    assert (one == two, "Bearer" in one, len(one)) == (False, False, 64)
+TOKEN = (b"authorization", b"Bearer a")
 
 
-def test_a_client_may_be_told_by_another_header() -> None:
-    rules = Rules(client="X-Account")
-    found = {client_of(scope("/", (b"x-account", each)), rules) for each in (b"a", b"a", b"b")}
-    assert len(found) == 2
+@pytest.mark.parametrize("rules", [Rules(), Rules(client=lambda _: "Bearer a")])
+def test_a_client_is_named_by_a_digest_that_only_its_journal_can_make(rules: Rules) -> None:
+    digests = [client_of(scope("/", TOKEN), rules, secret) for secret in ("one", "two", "one")]
+    assert (digests[0] == digests[2], len(set(digests)), len(digests[0] or "")) == (True, 2, 64)
 
 
-def test_a_client_may_be_told_by_a_function() -> None:
-    rules = Rules(client=lambda found: found["path"])
-    assert client_of(scope("/a"), rules) != client_of(scope("/b"), rules)
+@pytest.mark.parametrize(
+    "rules",
+    [
+        pytest.param(Rules(client="X-Account"), id="by another header"),
+        pytest.param(Rules(client=lambda found: found["path"]), id="by a function"),
+    ],
+)
+def test_clients_are_told_apart(rules: Rules) -> None:
+    found = {
+        client_of(scope(f"/{name}", (b"x-account", name.encode())), rules, "secret")
+        for name in ("a", "a", "b")
+    }
+    assert (len(found), None in found) == (2, False)
+
+
+@pytest.mark.parametrize(
+    ("headers", "rules"),
+    [
+        pytest.param([], Rules(), id="no header"),
+        pytest.param([(b"authorization", b"")], Rules(), id="an empty one"),
+        pytest.param([(b"authorization", b" \t")], Rules(), id="blanks"),
+        pytest.param([TOKEN, TOKEN], Rules(), id="the header twice"),
+        pytest.param([TOKEN], Rules(client="x-account"), id="another header"),
+        pytest.param([TOKEN], Rules(client=lambda _: ""), id="a function that names nobody"),
+    ],
+)
+def test_who_is_not_named_is_nobody(headers: list[tuple[bytes, bytes]], rules: Rules) -> None:
+    assert client_of(scope("/", *headers), rules, "secret") is None
+
+
+def test_all_are_one_client_only_where_the_rules_say_so() -> None:
+    found = {client_of(scope("/", *each), Rules(client=None), "secret") for each in ([], [TOKEN])}
+    assert (len(found), None in found) == (1, False)
 
 
 def test_how_receipts_commit_may_differ_by_request() -> None:

@@ -9,7 +9,7 @@
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,7 +19,6 @@ from counterfoil.integrations.asgi.journal import Journal
 from counterfoil.integrations.asgi.middleware import wall_clock_ms
 from counterfoil.integrations.asgi.opening import install_journal, open_journal
 from counterfoil.integrations.asgi.rows import Row
-from counterfoil.integrations.asgi.rules import DAY_MS
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -57,12 +56,11 @@ def _parser() -> argparse.ArgumentParser:
             outcome.add_argument("--status", type=int, help="of the answer from here on")
             command.add_argument("--body", type=Path, help="file with the body of the answer")
             command.add_argument("--type", default="application/json", help="of the body")
-            command.add_argument("--retention-days", type=int, default=1)
     return parser
 
 
 def _list(journal: Journal) -> int:
-    for row in journal.unsettled(now_ms=wall_clock_ms()):
+    for row in _unsettled(journal):
         moment = datetime.fromtimestamp(row.started_at_ms / 1_000, UTC)
         started = moment.isoformat(timespec="seconds").replace("+00:00", "Z")
         shown = {
@@ -77,21 +75,26 @@ def _list(journal: Journal) -> int:
     return 0
 
 
+def _unsettled(journal: Journal) -> Iterator[Row]:
+    now_ms = wall_clock_ms()
+    page = journal.unsettled(now_ms=now_ms)
+    while page:
+        yield from page
+        page = journal.unsettled(now_ms=now_ms, after=page[-1])
+
+
 def _settle(journal: Journal, given: argparse.Namespace) -> int:
     row = _row(journal, given.attempt)
     answer = None if given.nothing_happened else _answer(given)
-    if not 1 <= given.retention_days <= 3660:
-        raise UsageError(f"--retention-days is {given.retention_days}, the bounds are 1 and 3660")
-    retention_ms = given.retention_days * DAY_MS
-    journal.settle(row, answer, now_ms=wall_clock_ms(), retention_ms=retention_ms)
+    journal.settle(row, answer, now_ms=wall_clock_ms())
     return 0
 
 
 def _row(journal: Journal, attempt: str) -> Row:
-    for row in journal.unsettled(now_ms=wall_clock_ms()):
-        if row.attempt == attempt:
-            return row
-    raise UsageError(f"there is no unsettled key of attempt {attempt!r:.80}")
+    row = journal.unsettled_of(attempt)
+    if row is None:
+        raise UsageError(f"there is no unsettled key of attempt {attempt!r:.80}")
+    return row
 
 
 def _answer(given: argparse.Namespace) -> Answer:

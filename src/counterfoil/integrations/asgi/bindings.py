@@ -5,7 +5,7 @@ from counterfoil.integrations.asgi.answer import Answer, header_text
 from counterfoil.integrations.asgi.call import Call
 from counterfoil.integrations.asgi.database import Value
 from counterfoil.integrations.asgi.rows import Row, State
-from counterfoil.integrations.asgi.rules import Commits
+from counterfoil.integrations.asgi.rules import RETENTION_MS_MAX, Commits
 
 
 def taken_over(call: Call, attempt: str, now_ms: int, lease_until_ms: int) -> tuple[Value, ...]:
@@ -47,13 +47,28 @@ def tombstone(
 def finished(
     call: Call, attempt: str, answer: Answer, now_ms: int, retention_ms: int
 ) -> tuple[Value, ...]:
-    """Return the values of `FINISH` for the request that claimed the key."""
-    return (*_kept(answer, now_ms, retention_ms), call.client, call.key, attempt)
+    """Return the values of `FINISH` for a request whose answer is kept after its effect."""
+    kept = (alone(call.commits), *_kept(answer, now_ms, retention_ms))
+    return (*kept, call.client, call.key, attempt)
 
 
-def settled(row: Row, answer: Answer, now_ms: int, retention_ms: int) -> tuple[Value, ...]:
-    """Return the values of `FINISH` for a key that a person settles."""
-    return (*_kept(answer, now_ms, retention_ms), row.client, row.key, row.attempt)
+def finishing(
+    call: Call, attempt: str, answer: Answer, now_ms: int, retention_ms: int
+) -> tuple[Value, ...]:
+    """Return the values of `FINISH` for a request whose answer is committed with its effect."""
+    kept = (Commits.TOGETHER.value, *_kept(answer, now_ms, retention_ms))
+    return (*kept, call.client, call.key, attempt)
+
+
+def settled(row: Row, answer: Answer, now_ms: int) -> tuple[Value, ...]:
+    """Return the values of `FINISH` for a key that a person settles, for as long as can be."""
+    kept = (alone(row.commits), *_kept(answer, now_ms, RETENTION_MS_MAX))
+    return (*kept, row.client, row.key, row.attempt)
+
+
+def alone(commits: Commits) -> str:
+    """Return how a receipt was committed that is written by itself."""
+    return (Commits.APART if commits is Commits.TOGETHER else commits).value
 
 
 def _kept(answer: Answer, now_ms: int, retention_ms: int) -> tuple[Value, ...]:

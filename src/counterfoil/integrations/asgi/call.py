@@ -5,6 +5,7 @@ its length before it, so that no two requests run together to the same bytes.
 """
 
 import hashlib
+import hmac
 from collections.abc import Sequence
 from urllib.parse import unquote
 
@@ -14,6 +15,9 @@ from counterfoil.core.bounds import IDENTIFIER_CHARS_MAX, INTEGER_MAX
 from counterfoil.core.errors import ContractError
 from counterfoil.core.receipt import Fence, Served
 from counterfoil.core.words import Digest, identifier
+from counterfoil.integrations.asgi import problems
+from counterfoil.integrations.asgi.field import parse_key
+from counterfoil.integrations.asgi.problems import Refusal
 from counterfoil.integrations.asgi.rules import Commits, Rules, Scope
 
 KEY = b"idempotency-key"
@@ -21,9 +25,21 @@ FENCE = b"counterfoil-fence"
 SERVED = b"counterfoil-served"
 INTENT = b"counterfoil-intent"
 STATEMENT = b"counterfoil-statement"
+CLIENT = b"counterfoil-client"
+COMMITS = b"counterfoil-commits"
 
 CLIENT_LABEL = b"counterfoil client"
 REQUEST_LABEL = b"counterfoil request"
+
+
+UNNAMED: Refusal = (
+    problems.MISSING_CLIENT,
+    "send the credentials by which this service knows its clients, once",
+)
+OTHERS: Refusal = (
+    problems.OTHER_CLIENT,
+    "the credentials are not of the client that Counterfoil-Client names; look again",
+)
 
 
 class Authority(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +64,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     """One request with a key.
 
     Attributes:
-        client: Digest of what tells clients apart.
+        client: Digest that names the client.
         key: The key.
         fingerprint: Digest of the whole request.
         commits: How its effect and its receipt are committed.
@@ -62,17 +78,74 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     authority: Authority = Authority()
 
 
+def call_of(scope: Scope, body: bytes, rules: Rules, secret: str) -> Call | Refusal:
+    """Return the call that a request with a key makes, or why it is refused."""
+    try:
+        key = parse_key(values_of(scope, KEY), bare=rules.bare_keys)
+    except ContractError as error:
+        return problems.INVALID_KEY, error.message
+    client = client_of(scope, rules, secret)
+    if client is None:
+        return UNNAMED
+    commits = rules.commits_of(scope)
+    try:
+        authority = authority_of(scope)
+        if not is_for(scope, client):
+            return OTHERS
+        if not accepts(scope, commits):
+            return problems.OTHER_COMMITS, f"here they are committed {commits.value}"
+    except ContractError as error:
+        return problems.INVALID_HEADER, error.message
+    return Call(
+        client=client,
+        key=key,
+        fingerprint=fingerprint_of(scope, rules, body),
+        commits=commits,
+        authority=authority,
+    )
+
+
 def values_of(scope: Scope, name: bytes) -> list[bytes]:
     """Return the values of a header, in order; `name` is in lower case."""
     pairs: Sequence[tuple[bytes, bytes]] = scope["headers"]
     return [value for key, value in pairs if key.lower() == name]
 
 
-def client_of(scope: Scope, rules: Rules) -> str:
-    """Return the digest of what tells this client from others."""
+def client_of(scope: Scope, rules: Rules, secret: str) -> str | None:
+    """Return the digest that names a client, or None when nobody can tell who it is.
+
+    Args:
+        scope: Of the request.
+        rules: Of the service.
+        secret: Of the journal: who learns a digest cannot try tokens that would give it.
+    """
+    if rules.client is None:
+        return _digest(CLIENT_LABEL, [], secret)
     if callable(rules.client):
-        return _digest(CLIENT_LABEL, [rules.client(scope).encode("utf-8", "surrogatepass")])
-    return _digest(CLIENT_LABEL, values_of(scope, rules.client.lower().encode("ascii")))
+        name = (rules.client(scope) or "").encode("utf-8", "surrogatepass")
+    else:
+        values = values_of(scope, rules.client.lower().encode("ascii"))
+        name = values[0].strip() if len(values) == 1 else b""
+    return _digest(CLIENT_LABEL, [name], secret) if name else None
+
+
+def is_for(scope: Scope, client: str) -> bool:
+    """Return whether a request is meant for its client: it names no other.
+
+    Raises:
+        ContractError: `Counterfoil-Client` is there twice, or is not of its form.
+    """
+    return not values_of(scope, CLIENT) or _single(scope, CLIENT) == client
+
+
+def accepts(scope: Scope, commits: Commits) -> bool:
+    """Return whether a client accepts how its effect and receipt will be committed.
+
+    Raises:
+        ContractError: `Counterfoil-Commits` is there twice, or is not of its form.
+    """
+    listed = _single(scope, COMMITS).split(",")
+    return not values_of(scope, COMMITS) or commits.value in map(str.strip, listed)
 
 
 def fingerprint_of(scope: Scope, rules: Rules, body: bytes) -> str:
@@ -85,8 +158,8 @@ def fingerprint_of(scope: Scope, rules: Rules, body: bytes) -> str:
     return _digest(REQUEST_LABEL, [*parts, body])
 
 
-def _digest(label: bytes, parts: Sequence[bytes]) -> str:
-    hashed = hashlib.sha256(label)
+def _digest(label: bytes, parts: Sequence[bytes], secret: str = "") -> str:
+    hashed = hmac.new(secret.encode("ascii"), label, "sha256") if secret else hashlib.sha256(label)
     for part in parts:
         hashed.update(b"\n%d:" % len(part))
         hashed.update(part)

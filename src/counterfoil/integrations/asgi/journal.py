@@ -17,7 +17,7 @@ from counterfoil.integrations.asgi.answer import Answer
 from counterfoil.integrations.asgi.call import Call
 from counterfoil.integrations.asgi.database import Database, Rows, Run, Value
 from counterfoil.integrations.asgi.rows import Row, State, Verdict, judge, standing
-from counterfoil.integrations.asgi.rules import Commits
+from counterfoil.integrations.asgi.rules import MARGIN_MS, Commits
 
 Result = TypeVar("Result")
 
@@ -31,7 +31,7 @@ PURGED_AT_ONCE = 16
 """Receipts past their retention that a new key removes: more than one, so that they end."""
 
 UNSETTLED_MAX = 1_000
-"""Keys that a person is shown at once."""
+"""Keys in one page of those that a person is shown."""
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,11 +54,13 @@ class Journal:
     Args:
         database: Open, with the journal's tables; `close` closes it.
         instance: Random name that the journal was given when it was made.
+        secret: What the digests of its clients are made with; it leaves the journal nowhere.
     """
 
-    def __init__(self, database: Database, *, instance: str) -> None:
+    def __init__(self, database: Database, *, instance: str, secret: str) -> None:
         self._database = database
         self.instance = instance
+        self.secret = secret
 
     @property
     def threads(self) -> int:
@@ -128,7 +130,7 @@ class Journal:
             UsageError: The connection cannot commit the receipt with the effect.
         """
         self._database.check(connection)
-        values = bindings.finished(call, attempt, answer, now_ms, retention_ms)
+        values = bindings.finishing(call, attempt, answer, now_ms, retention_ms)
         return self._database.spelt(statements.FINISH), values
 
     def read(self, client: str, key: str) -> Row | None:
@@ -203,31 +205,41 @@ class Journal:
 
         return self._tried(taken, writes=True)
 
-    def unsettled(self, *, now_ms: int, limit: int = UNSETTLED_MAX) -> tuple[Row, ...]:
-        """Return keys whose request is not known to be under way, oldest first.
+    def unsettled(self, *, now_ms: int, after: Row | None = None) -> tuple[Row, ...]:
+        """Return a page of keys whose request is not known to be under way, oldest first.
+
+        Args:
+            now_ms: The time, UTC.
+            after: Last row of the page before; None for the first page.
 
         Raises:
-            UsageError: `limit` is not 1 to `UNSETTLED_MAX`.
             UnavailableError: They cannot be read now.
         """
-        if not 1 <= limit <= UNSETTLED_MAX:
-            raise UsageError(f"limit is {limit}, the bounds are 1 and {UNSETTLED_MAX}")
+        last = (after.started_at_ms, after.client, after.key) if after else (-1, "", "")
+        values = (now_ms, *last, UNSETTLED_MAX)
         return self._tried(
-            lambda run: tuple(map(_typed, self._do(run, statements.OPEN, (now_ms, limit)))),
-            writes=False,
+            lambda run: tuple(map(_typed, self._do(run, statements.OPEN, values))), writes=False
         )
 
-    def settle(
-        self, row: Row, answer: Answer | None, *, now_ms: int, retention_ms: int
-    ) -> Row | None:
+    def unsettled_of(self, attempt: str) -> Row | None:
+        """Return the key that an attempt left open, if there is one, under way or not.
+
+        Raises:
+            UnavailableError: It cannot be read now.
+        """
+        rows = self._tried(
+            lambda run: self._do(run, statements.UNSETTLED, (attempt,)), writes=False
+        )
+        return _typed(rows[0]) if rows else None
+
+    def settle(self, row: Row, answer: Answer | None, *, now_ms: int) -> Row | None:
         """Say what became of an unsettled key, as a person has found out.
 
         Args:
-            row: The key, as `unsettled` returned it.
-            answer: What is to be answered from here on; None when nothing happened, so
-                that the next request with the key is executed.
+            row: The key, as it was shown.
+            answer: What is to be answered from here on, for longer than any service promises;
+                None when nothing happened, so that the next request with the key is executed.
             now_ms: The time, UTC.
-            retention_ms: How long the receipt is kept.
 
         Returns:
             What stands under the key afterwards: None when it is free.
@@ -243,9 +255,7 @@ class Journal:
             if answer is None:
                 self._drop(run, row)
             else:
-                self._do(
-                    run, statements.FINISH, bindings.settled(row, answer, now_ms, retention_ms)
-                )
+                self._do(run, statements.FINISH, bindings.settled(row, answer, now_ms))
             left = self._row(run, row.client, row.key)
             if not _is_settled(left, row, answer):
                 raise UsageError("the key is not in the state that was shown")
@@ -318,7 +328,7 @@ class Journal:
                 is_ours = self._do(
                     run, statements.INSERT, bindings.inserted(call, attempt, now_ms, lease_until_ms)
                 )
-                self._do(run, statements.PURGE, (now_ms, PURGED_AT_ONCE))
+                self._do(run, statements.PURGE, (now_ms - MARGIN_MS, PURGED_AT_ONCE))
             elif verdict is Verdict.ABANDONED and row is not None:
                 values = (*bindings.taken_over(call, attempt, now_ms, lease_until_ms), row.attempt)
                 is_ours = self._do(run, statements.TAKE_OVER, values)

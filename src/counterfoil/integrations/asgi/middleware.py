@@ -17,11 +17,12 @@ from counterfoil.core.errors import ContractError, CounterfoilError
 from counterfoil.integrations.asgi import problems
 from counterfoil.integrations.asgi.answer import ERROR_STATUS_MIN, Answer, kept_headers
 from counterfoil.integrations.asgi.call import (
+    COMMITS,
     KEY,
+    UNNAMED,
     Call,
-    authority_of,
+    call_of,
     client_of,
-    fingerprint_of,
     values_of,
 )
 from counterfoil.integrations.asgi.exchange import (
@@ -32,9 +33,8 @@ from counterfoil.integrations.asgi.exchange import (
     read_body,
     send_answer,
 )
-from counterfoil.integrations.asgi.field import parse_key
 from counterfoil.integrations.asgi.journal import Journal
-from counterfoil.integrations.asgi.problems import Problem, problem
+from counterfoil.integrations.asgi.problems import Problem, Refusal, problem
 from counterfoil.integrations.asgi.promised import STATE, PromisedReceipt
 from counterfoil.integrations.asgi.receipts import BODY_BYTES_MAX, Desk, answered, is_below
 from counterfoil.integrations.asgi.rows import Row, State, Verdict
@@ -46,7 +46,7 @@ REPLAYED = (b"idempotent-replayed", b"true")
 CLOSE = (b"connection", b"close")
 """Servers close a connection when an application fails, so a client must not use it again."""
 
-REFUSALS: dict[Verdict, tuple[Problem, str]] = {
+REFUSALS: dict[Verdict, Refusal] = {
     Verdict.STALE: (problems.STALE_FENCE, "another worker holds the run; open the run again"),
     Verdict.OTHER: (
         problems.OTHER_PAYLOAD,
@@ -116,25 +116,21 @@ class ReceiptMiddleware:
             await self._app(scope, receive, send)
 
     async def _serve_receipts(self, scope: Scope, receive: Receive, send: Send) -> None:
+        client = client_of(scope, self._rules, self._journal.secret)
+        if client is None:
+            await self._refuse(send, *UNNAMED)
+            return
         try:
             body = await read_body(receive, bytes_max=BODY_BYTES_MAX)
         except ContractError as error:
             await self._refuse(send, problems.TOO_LARGE, error.message)
             return
         if body is not None:
-            await send_answer(send, await self._in_thread(answered, self._desk, scope, body))
+            await send_answer(
+                send, await self._in_thread(answered, self._desk, client, scope, body)
+            )
 
     async def _serve_call(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            key = parse_key(values_of(scope, KEY), bare=self._rules.bare_keys)
-        except ContractError as error:
-            await self._refuse(send, problems.INVALID_KEY, error.message)
-            return
-        try:
-            authority = authority_of(scope)
-        except ContractError as error:
-            await self._refuse(send, problems.INVALID_HEADER, error.message)
-            return
         try:
             body = await read_body(receive, bytes_max=self._rules.body_bytes_max)
         except ContractError as error:
@@ -142,14 +138,11 @@ class ReceiptMiddleware:
             return
         if body is None:
             return
-        call = Call(
-            client=client_of(scope, self._rules),
-            key=key,
-            fingerprint=fingerprint_of(scope, self._rules, body),
-            commits=self._rules.commits_of(scope),
-            authority=authority,
-        )
-        await self._judge(call, body, scope, send)
+        call = call_of(scope, body, self._rules, self._journal.secret)
+        if isinstance(call, Call):
+            await self._judge(call, body, scope, send)
+        else:
+            await self._refuse(send, *call)
 
     async def _judge(self, call: Call, body: bytes, scope: Scope, send: Send) -> None:
         attempt = secrets.token_hex(16)
@@ -239,7 +232,8 @@ class ReceiptMiddleware:
         )
         id_header = (RECEIPT, row.attempt.encode("ascii"))
         moment = (COMMITTED_AT, str(row.committed_at_ms).encode("ascii"))
-        await send_answer(send, answer, id_header, moment, *extra)
+        commits = (COMMITS, row.commits.value.encode("ascii"))
+        await send_answer(send, answer, id_header, moment, commits, *extra)
 
     async def _refuse(
         self, send: Send, kind: Problem, detail: str, *extra: tuple[bytes, bytes]

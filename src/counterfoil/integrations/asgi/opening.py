@@ -32,7 +32,8 @@ def open_journal(place: str | Path, *, schema: str = "public") -> Journal:
     """
     database = _opened(place, schema, create=False)
     try:
-        return Journal(database, instance=_instance(database))
+        instance, secret = _names(database)
+        return Journal(database, instance=instance, secret=secret)
     except BaseException:
         database.close()
         raise
@@ -58,9 +59,9 @@ def install_journal(place: str | Path, *, schema: str = "public") -> None:
             for statement in (database.lock, *statements.TABLES):
                 if statement:
                     run(database.spelt(statement), ())
-            values = (statements.VERSION, secrets.token_hex(16))
+            values = (statements.VERSION, secrets.token_hex(16), secrets.token_hex(32))
             run(database.spelt(statements.FOUND), values)
-        _instance(database)
+        _names(database)
     finally:
         database.close()
 
@@ -78,14 +79,15 @@ def _opened(place: str | Path, schema: str, *, create: bool) -> Database:
     return open_server(str(place), schema)
 
 
-def _instance(database: Database) -> str:
+def _names(database: Database) -> tuple[str, str]:
+    """Return the journal's name, and its secret."""
     with database.transaction(writes=False) as run:
         rows = run(database.spelt(statements.INSTANCE), ())
     if not rows:
         raise FormatError("the journal of receipts was never finished", move=INSTALL)
-    version, instance = msgspec.convert(rows[0], tuple[int, str])
+    version, instance, secret = msgspec.convert(rows[0], tuple[int, str, str])
     if version != statements.VERSION:
         raise FormatError(
             f"the journal of receipts has version {version}, this program {statements.VERSION}"
         )
-    return instance
+    return instance, secret

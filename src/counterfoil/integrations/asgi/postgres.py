@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import psycopg
 from psycopg.abc import PQGen
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 
@@ -45,14 +46,15 @@ MISSING = ("3F", "42P01", "42703")
 
 SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,39}")
 
-SETTINGS = f"""SELECT set_config('lock_timeout', '{WAIT_MS}', true),
+SETTINGS = f"""SELECT pg_is_in_recovery(), set_config('lock_timeout', '{WAIT_MS}', true),
     set_config('statement_timeout', '{ANSWER_MS}', true),
     CASE WHEN current_setting('synchronous_commit') = 'off'
         THEN set_config('synchronous_commit', 'on', true) END"""
 """For the transaction alone, so that a pooler may lend the connection on."""
 
-READS = b"SELECT 1"
-"""Shows that a connection which was idle is still there."""
+READS = "SELECT pg_is_in_recovery()"
+"""Shows that a connection which was idle is still there, and not to a standby: that one knows
+what was, and behind a pooler each transaction may meet another server."""
 
 Result = TypeVar("Result")
 
@@ -91,15 +93,15 @@ class PostgresDatabase:
     """Connections to one database; one that is idle is used again.
 
     Args:
-        url: Where it is.
+        conninfo: Where it is, as libpq has it.
         schema: Schema of the tables.
     """
 
     threads = CONNECTIONS_MAX
     lock = "SELECT pg_advisory_xact_lock(4815162342)"
 
-    def __init__(self, url: str, schema: str) -> None:
-        self._url = url
+    def __init__(self, conninfo: str, schema: str) -> None:
+        self._conninfo = conninfo
         self._idle: LifoQueue[BoundedConnection] = LifoQueue(CONNECTIONS_MAX)
         self._is_closed = False
         self._spellings = {
@@ -134,7 +136,7 @@ class PostgresDatabase:
             UnknownOutcomeError: The answer to the commit was lost.
             FormatError: The database has no such tables.
         """
-        connection = self._begun(SETTINGS.encode() if writes else READS)
+        connection = self._begun(SETTINGS if writes else READS)
         try:
             try:
                 yield _runner(connection)
@@ -156,34 +158,29 @@ class PostgresDatabase:
             while True:
                 self._idle.get_nowait().close()
 
-    def _begun(self, first: bytes) -> BoundedConnection:
+    def _begun(self, first: str) -> BoundedConnection:
         """Return a connection whose transaction has begun with a statement."""
         if self._is_closed:
             raise UsageError("the journal of receipts was closed by its user")
         with suppress(Empty):
             while True:
                 idle = self._idle.get_nowait()
-                try:
-                    idle.execute(first)
+                with suppress(CounterfoilError):
+                    _begin(idle, first)
                     return idle
-                except psycopg.Error:
-                    idle.close()
+        connection = self._connected()
+        _begin(connection, first)
+        return connection
+
+    def _connected(self) -> BoundedConnection:
         try:
-            connection = BoundedConnection.connect(
-                self._url,
+            return BoundedConnection.connect(
+                self._conninfo,
                 connect_timeout=CONNECT_SECONDS,
                 prepare_threshold=None,  # behind a pooler the next transaction is elsewhere
             )
-        except psycopg.ProgrammingError as error:
-            raise ConfigError("the URL of the database cannot be used") from error
         except psycopg.Error as error:
-            raise UnavailableError("the database cannot be reached now") from error
-        try:
-            connection.execute(first)
-        except psycopg.Error as error:
-            connection.close()
-            raise translated(error) from error
-        return connection
+            raise UnavailableError("no database that takes writes can be reached now") from error
 
     def _give_back(self, connection: BoundedConnection) -> None:
         try:
@@ -194,6 +191,18 @@ class PostgresDatabase:
         except (psycopg.Error, Full):
             pass
         connection.close()
+
+
+def _begin(connection: BoundedConnection, first: str) -> None:
+    """Begin a transaction with a statement, or close the connection."""
+    try:
+        row = connection.execute(first.encode()).fetchone()
+    except psycopg.Error as error:
+        connection.close()
+        raise translated(error) from error
+    if row is None or row[0]:
+        connection.close()
+        raise UnavailableError("the database is a standby now, which knows what was alone")
 
 
 def _runner(connection: BoundedConnection) -> Run:
@@ -208,11 +217,16 @@ def open_server(url: str, schema: str) -> PostgresDatabase:
     """Return a database; it is reached when it is first used.
 
     Raises:
-        ConfigError: The schema's name is none.
+        ConfigError: The schema's name is none, or the URL cannot be used.
     """
     if not SCHEMA.fullmatch(schema):
         raise ConfigError(f"schema is {schema!r:.80}: a lower-case name of at most 40 characters")
-    return PostgresDatabase(url, schema)
+    try:
+        given = {"target_session_attrs": "read-write"} | conninfo_to_dict(url)
+        return PostgresDatabase(make_conninfo("", **given), schema)
+    except psycopg.ProgrammingError:
+        # libpq quotes the URL, password and all, so its message stays here.
+        raise ConfigError("the URL of the database cannot be used") from None
 
 
 def translated(error: psycopg.Error) -> CounterfoilError:

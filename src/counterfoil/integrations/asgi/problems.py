@@ -5,6 +5,7 @@ None of these is a receipt. A client tells them by their type, `urn:counterfoil:
 
 import json
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from counterfoil.integrations.asgi.answer import Answer
 
@@ -29,7 +30,11 @@ class Problem:
     is_passing: bool = False
 
 
+Refusal: TypeAlias = tuple[Problem, str]
+"""A refusal, and what happened here with the next move."""
+
 MISSING_KEY = Problem(name="missing-key", status=400, title="Idempotency-Key is missing")
+MISSING_CLIENT = Problem(name="missing-client", status=400, title="The client is not named")
 INVALID_KEY = Problem(name="invalid-key", status=400, title="Idempotency-Key is not valid")
 INVALID_HEADER = Problem(name="invalid-header", status=400, title="A header is not valid")
 INVALID_BODY = Problem(name="invalid-body", status=400, title="The body is not valid")
@@ -64,6 +69,10 @@ FORBIDDEN = Problem(
     name="forbidden-key", status=403, title="This Idempotency-Key was made impossible"
 )
 STALE_FENCE = Problem(name="stale-fence", status=412, title="The lease of this run was taken over")
+OTHER_CLIENT = Problem(name="other-client", status=412, title="The request is another client's")
+OTHER_COMMITS = Problem(
+    name="other-commits", status=412, title="Effect and receipt are committed in another way"
+)
 NO_RECEIPT = Problem(name="no-receipt", status=404, title="There is no receipt under this key")
 NO_METHOD = Problem(name="no-method", status=405, title="Receipts have no such method")
 UNAVAILABLE = Problem(

@@ -15,12 +15,12 @@ from counterfoil.core.receipt import Served
 from counterfoil.core.words import Json
 from counterfoil.integrations.asgi import problems
 from counterfoil.integrations.asgi.answer import Answer, base64_text, header_pairs
-from counterfoil.integrations.asgi.call import authority_of, checked_fence, client_of
+from counterfoil.integrations.asgi.call import OTHERS, authority_of, checked_fence, is_for
 from counterfoil.integrations.asgi.field import KEY_CHARS_MAX, checked_key
 from counterfoil.integrations.asgi.journal import Claim, Journal
 from counterfoil.integrations.asgi.problems import Problem, problem
 from counterfoil.integrations.asgi.rows import Row, Verdict
-from counterfoil.integrations.asgi.rules import Rules, Scope
+from counterfoil.integrations.asgi.rules import Commits, Rules, Scope
 
 log = logging.getLogger("counterfoil.asgi")
 
@@ -73,19 +73,19 @@ def is_below(scope: Scope, receipts_path: str) -> bool:
     return path == receipts_path or path.startswith(f"{receipts_path}/")
 
 
-def answered(desk: Desk, scope: Scope, body: bytes) -> Answer:
-    """Return the answer to a request about receipts."""
+def answered(desk: Desk, client: str, scope: Scope, body: bytes) -> Answer:
+    """Return the answer to a client's request about receipts."""
     name = own_path(scope)[len(desk.rules.receipts_path) + 1 :]
     try:
         match scope["method"]:
             case "GET" if not name:
-                return _json(_description(desk))
+                return _json(_description(desk, client))
             case "GET":
-                return _shown(desk, _looked_up(desk, scope, checked_key(name)))
+                return _shown(desk, _looked_up(desk, client, checked_key(name)))
             case "PUT" if name:
-                return _forbidden(desk, scope, checked_key(name), body)
+                return _forbidden(desk, client, scope, checked_key(name), body)
             case "POST" if name == FENCES:
-                return _taken(desk, scope, body)
+                return _taken(desk, client, body)
             case _:
                 return _refused(desk, problems.NO_METHOD, "read one with GET, forbid one with PUT")
     except ContractError as error:
@@ -95,9 +95,12 @@ def answered(desk: Desk, scope: Scope, body: bytes) -> Answer:
         return _refused(desk, problems.UNAVAILABLE, "ask again in a moment")
 
 
-def _description(desk: Desk) -> Json:
+def _description(desk: Desk, client: str) -> Json:
+    commits = desk.rules.commits
     return {
         "instance": desk.journal.instance,
+        "client": client,
+        "commits": commits.value if isinstance(commits, Commits) else None,
         "retention_ms": desk.rules.retention_ms,
         "key_chars_max": KEY_CHARS_MAX,
         "body_bytes_max": desk.rules.body_bytes_max,
@@ -105,17 +108,19 @@ def _description(desk: Desk) -> Json:
     }
 
 
-def _looked_up(desk: Desk, scope: Scope, key: str) -> Claim:
-    return desk.journal.look_up(client_of(scope, desk.rules), key, now_ms=desk.now_ms())
+def _looked_up(desk: Desk, client: str, key: str) -> Claim:
+    return desk.journal.look_up(client, key, now_ms=desk.now_ms())
 
 
-def _forbidden(desk: Desk, scope: Scope, key: str, body: bytes) -> Answer:
+def _forbidden(desk: Desk, client: str, scope: Scope, key: str, body: bytes) -> Answer:
     asked = shaped(strict_json(body, "body", bytes_max=BODY_BYTES_MAX), Forbidding, "body")
     if not asked.forbid:
         raise ContractError("forbid is false, and a key that is impossible stays so")
     authority = authority_of(scope)
+    if not is_for(scope, client):
+        return _refused(desk, *OTHERS)
     claim = desk.journal.forbid(
-        client_of(scope, desk.rules),
+        client,
         key,
         run_id=authority.run,
         fence=authority.fence,
@@ -124,10 +129,10 @@ def _forbidden(desk: Desk, scope: Scope, key: str, body: bytes) -> Answer:
     return _shown(desk, claim)
 
 
-def _taken(desk: Desk, scope: Scope, body: bytes) -> Answer:
+def _taken(desk: Desk, client: str, body: bytes) -> Answer:
     asked = shaped(strict_json(body, "body", bytes_max=BODY_BYTES_MAX), Taking, "body")
     run_id, fence = checked_fence(asked.run, asked.lease_version, asked.nonce)
-    is_raised, served = desk.journal.take(client_of(scope, desk.rules), run_id, fence)
+    is_raised, served = desk.journal.take(client, run_id, fence)
     if not is_raised:
         return _refused(desk, problems.STALE_FENCE, "another worker holds the run")
     return _json(

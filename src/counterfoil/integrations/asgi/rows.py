@@ -11,7 +11,7 @@ import msgspec
 from counterfoil.core.receipt import Fence, Served
 from counterfoil.core.words import Digest
 from counterfoil.integrations.asgi.call import Call
-from counterfoil.integrations.asgi.rules import Commits
+from counterfoil.integrations.asgi.rules import MARGIN_MS, Commits
 
 
 class State(StrEnum):
@@ -62,7 +62,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
         generation: Of the checkpoint that carries the intent; 0 without one.
         checkpoint: Its digest; empty without one.
         statement: Digest of the approval; empty without one.
-        commits: How effect and receipt are committed.
+        commits: How effect and receipt are to be committed; once it is done, how they were.
         attempt: Which request claimed it; the receipt's id.
         started_at_ms: When, UTC.
         lease_until_ms: How long it counts as under way.
@@ -70,7 +70,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
         headers: Headers of the answer, as JSON.
         body: Body of the answer.
         committed_at_ms: When it was done or forbidden, UTC; 0 before.
-        expires_at_ms: How long the receipt is kept; 0 for as long as the journal is.
+        expires_at_ms: How long the receipt is kept at least; 0 for as long as the journal is.
     """
 
     client: str
@@ -137,8 +137,8 @@ def standing(row: Row | None, now_ms: int) -> Verdict:
 
 
 def is_expired(row: Row, now_ms: int) -> bool:
-    """Return whether a receipt is past its retention; what is open never is."""
-    return row.state is State.DONE and row.expires_at_ms <= now_ms
+    """Return whether a receipt is past its retention and margin; what is open never is."""
+    return row.state is State.DONE and row.expires_at_ms + MARGIN_MS <= now_ms
 
 
 def fence_of(row: Row) -> Fence | None:

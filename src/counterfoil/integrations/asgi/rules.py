@@ -1,5 +1,6 @@
 """What a service declares about its keys, before the first request."""
 
+import re
 from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -18,6 +19,13 @@ LEASE_MS_MAX = DAY_MS
 
 RETENTION_MS_MAX = 3660 * DAY_MS
 """Ten years, the longest that books are commonly kept."""
+
+FIELD_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+"""RFC 9110, 5.1 and 5.6.2."""
+
+MARGIN_MS = DAY_MS
+"""How long a receipt is kept beyond its retention: the clock that dated it may have been behind,
+and a request that was sent in time may wait for long on its way."""
 
 BYTES_MAX = 64 * MEBIBYTE
 """A body is held in memory as a whole, and as one value in a row."""
@@ -51,11 +59,12 @@ class Rules:
         requires: Whether a request without a key is refused; of others it is executed
             without a receipt.
         commits: How effect and receipt are committed, for all requests or by request.
-        client: Header whose digest tells clients apart, or what tells them apart.
+        client: Header whose value tells clients apart, or a function that names the client,
+            by an empty name where it cannot. None says that the service has one client only.
         headers: Headers that belong to the request, and so to its fingerprint.
         bare_keys: Whether a key without quotes is a key too.
         lease_ms: How long a request counts as under way, 1 to `LEASE_MS_MAX`.
-        retention_ms: How long a receipt is kept, 1 to `RETENTION_MS_MAX`.
+        retention_ms: How long a receipt is kept at least, 1 to `RETENTION_MS_MAX`.
         body_bytes_max: Longest body of a request with a key, 1 to `BYTES_MAX`.
         answer_bytes_max: Longest body of an answer to it, 1 to `BYTES_MAX`.
         receipts_path: Where receipts are read.
@@ -68,7 +77,7 @@ class Rules:
     methods: tuple[str, ...] = ("DELETE", "PATCH", "POST", "PUT")
     requires: Callable[[Scope], bool] = posts_and_patches
     commits: Commits | Callable[[Scope], Commits] = Commits.APART
-    client: str | Callable[[Scope], str] = "authorization"
+    client: str | Callable[[Scope], str] | None = "authorization"
     headers: tuple[str, ...] = ("content-encoding", "content-type")
     bare_keys: bool = False
     lease_ms: int = 60_000
@@ -87,6 +96,12 @@ class Rules:
         ):
             if not 1 <= value <= most:
                 raise ConfigError(f"{name} is {value}, the bounds are 1 and {most}")
+        fields = [("headers", name) for name in self.headers]
+        if isinstance(self.client, str):
+            fields.append(("client", self.client))
+        for rule, name in fields:
+            if FIELD_NAME.fullmatch(name) is None:
+                raise ConfigError(f"{rule} holds {name!r:.80}, which is no name of a header")
         path = self.receipts_path
         if not path.startswith("/") or path.endswith("/") or not path.isascii():
             raise ConfigError(

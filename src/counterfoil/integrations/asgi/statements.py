@@ -11,7 +11,8 @@ TABLES = (
     """CREATE TABLE IF NOT EXISTS {at}counterfoil_journal (
         id {long} PRIMARY KEY CHECK (id = 1),
         version {long} NOT NULL,
-        instance TEXT NOT NULL)""",
+        instance TEXT NOT NULL,
+        secret TEXT NOT NULL)""",
     """CREATE TABLE IF NOT EXISTS {at}counterfoil_receipts (
         client TEXT NOT NULL,
         key TEXT NOT NULL,
@@ -48,9 +49,10 @@ TABLES = (
         PRIMARY KEY (client, run))""",
 )
 
-FOUND = """INSERT INTO {at}counterfoil_journal (id, version, instance) VALUES (1, ?, ?)
+FOUND = """INSERT INTO {at}counterfoil_journal (id, version, instance, secret)
+    VALUES (1, ?, ?, ?)
     ON CONFLICT (id) DO NOTHING"""
-INSTANCE = "SELECT version, instance FROM {at}counterfoil_journal WHERE id = 1"
+INSTANCE = "SELECT version, instance, secret FROM {at}counterfoil_journal WHERE id = 1"
 
 COLUMNS = """client, key, state, fingerprint, intent, run, lease_version, nonce, generation,
     checkpoint, statement, commits, attempt, started_at_ms, lease_until_ms, status, headers, body,
@@ -64,7 +66,8 @@ TAKE_OVER = """UPDATE {at}counterfoil_receipts
         attempt = ?, started_at_ms = ?, lease_until_ms = ?
     WHERE client = ? AND key = ? AND state = 'in_flight' AND attempt = ? RETURNING 1"""
 FINISH = """UPDATE {at}counterfoil_receipts
-    SET state = 'done', status = ?, headers = ?, body = ?, committed_at_ms = ?, expires_at_ms = ?
+    SET state = 'done', commits = ?, status = ?, headers = ?, body = ?, committed_at_ms = ?,
+        expires_at_ms = ?
     WHERE client = ? AND key = ? AND state = 'in_flight' AND attempt = ? RETURNING 1"""
 FORBID = """UPDATE {at}counterfoil_receipts
     SET state = 'forbidden', committed_at_ms = ?
@@ -79,7 +82,10 @@ PURGE = """DELETE FROM {at}counterfoil_receipts WHERE (client, key) IN (
     WHERE state = 'done' AND expires_at_ms <= ? ORDER BY expires_at_ms LIMIT ?{skip})"""
 OPEN = f"""SELECT {COLUMNS} FROM {{at}}counterfoil_receipts
     WHERE state = 'in_flight' AND commits <> 'together' AND lease_until_ms <= ?
+        AND (started_at_ms, client, key) > (?, ?, ?)
     ORDER BY started_at_ms, client, key LIMIT ?"""  # noqa: S608 - our own columns
+UNSETTLED = f"""SELECT {COLUMNS} FROM {{at}}counterfoil_receipts
+    WHERE state = 'in_flight' AND commits <> 'together' AND attempt = ?"""  # noqa: S608 - our own columns
 
 STANDING_FENCE = """SELECT lease_version, nonce, generation, checkpoint
     FROM {at}counterfoil_fences WHERE client = ? AND run = ?"""
