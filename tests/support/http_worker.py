@@ -2,7 +2,7 @@
 
 `python -m tests.support.http_worker VARIANT PORT PLACE FOLDER` kills a worker before calls
 of a port and moves on the wire, lets others finish its run, and prints a report. All that
-belongs to the first order is struck by each variant, and every fourth of the others, each
+belongs to the first order is struck by each variant, and every sixth of the others, each
 variant beginning with another one.
 """
 
@@ -43,7 +43,7 @@ VARIANTS: dict[str, tuple[Level, dict[str, Any]]] = {
 RUN = "restock-1"
 DONE, AGAIN, REVIEW, FAILED = 0, 3, 4, 5
 SESSIONS_MAX = 100
-STRIDE = 4
+STRIDE = 6
 PAUSE_S = 0.02
 KILLED = -signal.SIGKILL
 

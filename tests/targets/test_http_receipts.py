@@ -1,5 +1,6 @@
 """Receipts of a service behind the middleware: who asks, who answers, and what is held."""
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace as changed
@@ -254,15 +255,15 @@ def watching(of_tenant: Service) -> Service:
     return changed(of_tenant, watch=Watch(url=url, version="/orders", instance="/instance"))
 
 
-FORMS = [
-    pytest.param(lambda of_tenant: of_tenant, id="no instance by hand"),
-    pytest.param(named, id="an instance by hand"),
-    pytest.param(watching, id="an instance by a look"),
-    pytest.param(lambda of_tenant: watching(named(of_tenant)), id="both"),
-]
+FORMS: dict[str, Callable[[Service], Service]] = {
+    "no instance by hand": lambda of_tenant: of_tenant,
+    "an instance by hand": named,
+    "an instance by a look": watching,
+    "both": lambda of_tenant: watching(named(of_tenant)),
+}
 
 
-@pytest.mark.parametrize("of", FORMS)
+@pytest.mark.parametrize("of", FORMS.values(), ids=FORMS.keys())
 def test_an_order_of_an_instance_by_any_name_is_found_again(of: Any, shop: Shop) -> None:
     with staged(shop, Level.TRANSACTIONAL, of=of) as (stage, at):
         killed(stage, "adapter.execute")
@@ -274,7 +275,7 @@ def test_an_order_of_an_instance_by_any_name_is_found_again(of: Any, shop: Shop)
 def test_a_journal_that_was_set_up_anew_is_another_instance_by_any_name(tmp_path: Path) -> None:
     with running(ASGI, tmp_path) as shop:
         at = door(shop)
-        adapters = [at.open(form.values[0](declared(at))) for form in FORMS]
+        adapters = [at.open(form(declared(at))) for form in FORMS.values()]
         before = [adapter.observe({}).state.instance for adapter in adapters]
         shop.kill()
         for file in tmp_path.iterdir():
@@ -366,6 +367,13 @@ def test_a_receipt_that_was_committed_apart_is_for_a_person(fate: str, shop: Sho
         pytest.param('{"instance": "a", "client": "b", "commits": null}', id="no retention"),
         pytest.param('{"client": "b", "retention_ms": 1, "commits": null}', id="no journal"),
         pytest.param('{"status": "ok"}', id="another app"),
+        *(
+            pytest.param(
+                json.dumps({"instance": "a", "client": name, "retention_ms": 1, "commits": None}),
+                id=f"T26 a client named {name[:9]!r}",
+            )
+            for name in ("", "a\r\nX-Other: 1", "a b", "\u00e4", "a" * 201)
+        ),
     ],
 )
 def test_what_does_not_describe_receipts_is_no_environment(body: str, at: Door) -> None:

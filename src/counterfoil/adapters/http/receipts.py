@@ -41,6 +41,9 @@ _T = TypeVar("_T")
 RECORD_BYTES_MAX = 2 * ANSWER_BYTES_MAX
 """An answer at its bound in base64, and what stands around it."""
 
+NAME_CHARS_MAX = 200
+"""Of a journal or a client; those of the middleware are digests."""
+
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True):
     """A receipt as the middleware shows it; further members are for people.
@@ -121,11 +124,17 @@ def described(site: Site, deadline: Deadline) -> Place:
     """
     answer = _send(site, "GET", _address(site.service), deadline)
     place = _decoded(answer, Place) if answer.status == 200 else None
-    if place is None or not (place.instance and place.client):
+    if place is None or not (_is_name(place.instance) and _is_name(place.client)):
         raise UnavailableError(
             f"the receipts answer {answer.status}, and do not describe themselves"
         )
     return place
+
+
+def _is_name(text: str) -> bool:
+    """Return whether a header can carry it, as the next call will."""
+    is_plain = text.isascii() and text.isprintable() and " " not in text
+    return is_plain and 0 < len(text) <= NAME_CHARS_MAX
 
 
 def check_held(kinds: Iterable[Kind], place: Place) -> None:
