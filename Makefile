@@ -24,7 +24,11 @@ TEST_PACKAGES := git=git strace=strace setpriv=util-linux pgbouncer=pgbouncer fa
 SECONDS ?= 600
 SOAK_WORKERS ?= 7
 
-.PHONY: help setup demo test check soak bench lock clean
+# What `make bench` is told: --quick, --only SCENARIO, names of sides. See `python -m benchmarks.peers --help`.
+BENCH ?=
+PEERS := benchmarks/peers/requirements
+
+.PHONY: help setup demo test check soak bench figures lock clean
 
 help:
 	@echo "make setup   install what development needs into $(VENV)"
@@ -32,7 +36,8 @@ help:
 	@echo "make check   formatting, lint, types, import contracts, house rules"
 	@echo "make test    check, then all tests, then the acceptance list under python -O"
 	@echo "make soak    kill workers on PostgreSQL and etcd for SECONDS=$(SECONDS), and count effects"
-	@echo "make bench   the figures, each beside its raw limit"
+	@echo "make bench   ours, the peers and the raw limits by turns, into benchmarks/results; BENCH=--quick to try"
+	@echo "make figures our own figures one by one, each beside its raw limit"
 	@echo "make lock    choose versions again and write $(LOCK)"
 	@echo "make clean   remove what these targets made"
 
@@ -68,6 +73,11 @@ soak: setup
 	$(BIN)/counterfoil drill --store postgresql --heads etcd --workers $(SOAK_WORKERS) --seconds $(SECONDS)
 
 bench: setup
+	@bash scripts/install-packages $(SERVER_PACKAGES)
+	$(BIN)/python -m benchmarks.peers $(BENCH)
+
+figures: setup
+	@bash scripts/install-packages $(SERVER_PACKAGES)
 	$(BIN)/python -m benchmarks
 
 lock:
@@ -77,6 +87,11 @@ lock:
 		--universal --python-version 3.11 --generate-hashes \
 		--no-emit-index-url --no-emit-find-links \
 		--custom-compile-command "make lock" --output-file $(LOCK)
+	for pins in $(PEERS)/*.in; do \
+		$(LOCK_VENV)/bin/uv pip compile "$$pins" --quiet --universal --python-version 3.11 \
+			--generate-hashes --no-emit-index-url --no-emit-find-links \
+			--custom-compile-command "make lock" --output-file "$${pins%.in}.txt"; \
+	done
 
 clean:
 	rm -rf $(VENV) .cache build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

@@ -29,20 +29,24 @@ TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 def measure(folder: Path, *, is_quick: bool) -> list[Figure]:
     """Return the share of a core that a worker takes that has nothing to do."""
-    count = RUNS_QUICK if is_quick else RUNS
     figures: list[Figure] = []
     with servers() as owner, scratch(folder) as home:
         for number, pair in enumerate(PAIRS):
-            place = home / f"idle-{number}"
-            project = set_up(place, *owner.urls(pair, place))
-            seconds = SECONDS_QUICK if is_quick else SECONDS
-            empty = _rested(project, pair, owner, seconds)
-            with keeper_on(project) as keeper:
-                _fill(keeper.parts.heads, count)
-            figures += _figures(
-                name_of(pair), 2 * count, empty, _rested(project, pair, owner, seconds)
-            )
+            figures += measure_pair(pair, home / f"idle-{number}", owner, is_quick=is_quick)
     return figures
+
+
+def measure_pair(
+    pair: tuple[str, str], place: Path, owner: Servers, *, is_quick: bool
+) -> list[Figure]:
+    """Return that share on one pair, and its server's; the first figure is the worker's."""
+    count = RUNS_QUICK if is_quick else RUNS
+    seconds = SECONDS_QUICK if is_quick else SECONDS
+    project = set_up(place, *owner.urls(pair, place))
+    empty = _rested(project, pair, owner, seconds)
+    with keeper_on(project) as keeper:
+        _fill(keeper.parts.heads, count)
+    return _figures(name_of(pair), 2 * count, empty, _rested(project, pair, owner, seconds))
 
 
 def _rested(

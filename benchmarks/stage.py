@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from benchmarks.peers.programs.talk import ARGUMENTS, RESULT
 from counterfoil import Effects, Keeper, Policy, Session, Task, open_keeper
 from counterfoil.adapters.function import Call, Found
 from counterfoil.settings import Commit, Settings
@@ -16,28 +17,6 @@ SCRATCH = Path(".cache")
 """Where files go unless told otherwise: beside the project, since /tmp may be no disk."""
 
 TASK = Task(id="bench", policy=Policy(permissions=(KIND,)))
-
-ARGUMENTS: dict[str, object] = {
-    "account": "warehouse-17",
-    "entry": "restock of item A-7 by order 2041",
-    "lines": [
-        {"sku": f"A-{number:04}", "quantity": number, "note": "counted on arrival"}
-        for number in range(5)
-    ],
-}
-"""With kind, adapter and key, an intent of about 390 bytes."""
-
-RESULT = {
-    "id": "entry-000000",
-    "accepted": True,
-    "balance": 123_456,
-    "lines": [
-        {"sku": f"A-{number:04}", "booked": number, "place": "aisle 4, shelf 2"}
-        for number in range(5)
-    ],
-    "note": "booked by the nightly batch of the warehouse",
-}
-"""About 400 bytes as JSON."""
 
 
 class Ledger:
