@@ -73,9 +73,10 @@ class Servers:
         self._count += 1
         name = f"{side.name}-{self._count}".replace("-", "_")
         folder = self._home / name
-        folder.mkdir(parents=True)
-        told: dict[str, Any] = {"folder": str(folder), "url": "", "store": "", "heads": ""}
-        database, grows = "", (folder,)
+        kept = folder / "kept"
+        kept.mkdir(parents=True)
+        told: dict[str, Any] = {"folder": str(kept), "url": "", "store": "", "heads": ""}
+        database, grows = "", (kept,)
         if {Keeps.POSTGRESQL, Keeps.ABSURD} & set(side.keeps):
             database = told["url"] = self._postgres.create_database(name)
             told["store"] = told["heads"] = database
@@ -85,7 +86,7 @@ class Servers:
             told["heads"] = self._etcd.url(name)
             told["etcd"] = self._etcd.endpoints[0]
         if Keeps.RESTATE in side.keeps:
-            told |= self._restate.told | {"port": free_ports(1)[0]}
+            told |= self._restate.told | {"port": free_ports(1)[0], "queue": name}
             grows = (self._restate.folder,)
         if Keeps.TEMPORAL in side.keeps:
             told |= self._temporal.told | {"queue": name}
@@ -102,7 +103,7 @@ class Servers:
             path.stat().st_size
             for folder in place.grows
             for path in folder.rglob("*")
-            if path.is_file() and path.suffix != ".log"
+            if path.is_file()
         )
         if place.database:
             with psycopg.connect(place.database, autocommit=True) as connection:
