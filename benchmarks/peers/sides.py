@@ -96,7 +96,7 @@ SIDES: tuple[Side, ...] = (
     _peer("restate", "Restate", Keeps.RESTATE, package="restate-sdk"),
     _peer(
         "temporal",
-        "Temporal, dev server",
+        "Temporal, dev server (long run: 5,000)",
         Keeps.TEMPORAL,
         package="temporalio",
         long_steps_max=5_000,

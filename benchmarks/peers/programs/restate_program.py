@@ -28,7 +28,7 @@ class Restate(Threaded):
 
     def __init__(self, place: dict[str, Any], effect: Effect) -> None:
         self._effect = effect
-        self._name = place["queue"]
+        self._name = f"Bench_{place['queue']}"
         self._ingress, self._admin = place["ingress"], place["admin"]
         self._begin_to_serve(place["port"])
         if not place.get("is_resumed"):
