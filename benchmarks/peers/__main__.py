@@ -9,15 +9,20 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+import apsw
 import msgspec
+import psycopg
 
 from benchmarks.peers import environments, waiting
 from benchmarks.peers.chart import chart
 from benchmarks.peers.duplicates import count_duplicates
 from benchmarks.peers.machine import machine, versions
+from benchmarks.peers.program import ProgramError
 from benchmarks.peers.results import (
     FOLDER,
     FORMAT,
+    Duplicates,
+    Missing,
     Results,
     ResultsError,
     stem_of,
@@ -25,10 +30,12 @@ from benchmarks.peers.results import (
     write_text,
 )
 from benchmarks.peers.scenarios import flat_run, large_results, long_run, many_runs, one_run
+from benchmarks.peers.servers import ServerError
 from benchmarks.peers.sides import SIDES, Side, sides_named
 from benchmarks.peers.stage import Stage
 from benchmarks.peers.table import report
 from benchmarks.stage import SCRATCH
+from counterfoil import CounterfoilError
 
 Scenario = Callable[[Stage, Sequence[Side]], None]
 
@@ -41,6 +48,7 @@ SCENARIOS: dict[str, Scenario] = {
     "waiting": waiting.measure,
 }
 DUPLICATES = "duplicates"
+FAILURES = (CounterfoilError, ServerError, ProgramError, OSError, psycopg.Error, apsw.Error)
 
 
 def main(words: list[str]) -> int:
@@ -115,10 +123,16 @@ def _taken(
         else:
             ready.append(side)
     stage.load["start"] = round(os.getloadavg()[0], 2)
+    rows: list[Duplicates] = []
     for name in wanted:
-        if name in SCENARIOS:
-            SCENARIOS[name](stage, ready)
-    rows = count_duplicates(stage, ready) if DUPLICATES in wanted else []
+        try:
+            if name == DUPLICATES:
+                rows = count_duplicates(stage, ready)
+            else:
+                SCENARIOS[name](stage, ready)
+        except FAILURES as error:  # the other scenarios still count
+            _say(f"{name}: {error}")
+            stage.missing.append(Missing(scenario=name, side="all that were left", why=str(error)))
     stage.load["end"] = round(os.getloadavg()[0], 2)
     return Results(
         format=FORMAT,

@@ -12,10 +12,10 @@ NAMES, NUMBERS = 270, 70
 STYLE = """
   svg { font: 13px system-ui, sans-serif }
   .ground { fill: #ffffff } text { fill: #1f2328 } .note { fill: #59636e }
-  .ours { fill: #0969da } .peer { fill: #8c959f } .raw { fill: #d1d9e0 }
+  .ours { fill: #0969da } .peer { fill: #8c959f } .raw { fill: #c4cdd6 }
   @media (prefers-color-scheme: dark) {
     .ground { fill: #0d1117 } text { fill: #e6edf3 } .note { fill: #9198a1 }
-    .ours { fill: #4493f8 } .peer { fill: #6e7681 } .raw { fill: #3d444d }
+    .ours { fill: #4493f8 } .peer { fill: #6e7681 } .raw { fill: #4c555f }
   }
 """
 

@@ -12,7 +12,8 @@ from benchmarks.peers.sides import LONG_STEPS, Keeps, Side
 from benchmarks.peers.stage import Act, Stage, ask_all
 
 RATE, SECONDS, BYTES = "steps/s", "s", "bytes"
-BEYOND = 3
+RESUMED = 3
+BEYOND = RESUMED + 3
 """Steps after the last one that is timed: a run must not end where it is measured."""
 
 ONE, MANY, FIRST, LAST = "one", "many", "first", "last"
@@ -101,7 +102,7 @@ def long_run(stage: Stage, sides: Sequence[Side]) -> None:
             if act.side.kind == "raw":
                 continue
             try:
-                _go_on(stage, owner, act, lengths[name])
+                _go_on(stage, act, lengths[name])
             except ProgramError as error:
                 stage.skip(RESUME, act.side, error)
 
@@ -148,24 +149,23 @@ def _long(stage: Stage, owner: Servers, length: Length, acts: dict[str, Act]) ->
         stage.note(f"{scenario}-{SIZE}", act.side, BYTES, [taken / steps[name]])
 
 
-def _go_on(stage: Stage, owner: Servers, act: Act, steps: int) -> None:
+def _go_on(stage: Stage, act: Act, steps: int) -> None:
     """Kill a process after its run's steps, and see how long another takes to go on.
 
     The step that was under way is made again; the clock stops at the effect after it,
     so that an engine that makes a lost call again on its own must have its run back.
     """
     values: list[float] = []
-    program = act.program
+    program, rounds = act.program, stage.of(RESUMED, 1)
     with ExitStack() as stack:
-        for _ in range(stage.of(3, 1)):
+        for turn in range(rounds):
             program.kill()
             time.sleep(act.side.lease_s)
             program = stage.started(act.side, act.place, stack)
             said = {"place": act.place.told | {"is_resumed": True}, "run": "long"}
-            answer = program.ask(do="resume", steps=steps + BEYOND, until=steps + 1, **said)
+            until = steps + 1 + turn  # each round leaves one more step behind it
+            answer = program.ask(do="resume", steps=steps + BEYOND, until=until, **said)
             values.append(answer["wall_s"])
-            if len(values) < stage.of(3, 1):
-                continue
         program.ask(do="end", count=BEYOND)
         program.ask(do="close")
     stage.measures.append(measured(RESUME, act.side.name, SECONDS, values))

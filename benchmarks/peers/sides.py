@@ -87,7 +87,7 @@ def _peer(name: str, title: str, keeps: Keeps, **more: object) -> Side:
 
 SIDES: tuple[Side, ...] = (
     *_ours("sqlite", "SQLite in two files", Keeps.FOLDER, lease_s=0),
-    *_ours("postgresql", "PostgreSQL, one database", Keeps.POSTGRESQL),
+    *_ours("postgresql", "PostgreSQL", Keeps.POSTGRESQL),
     *_ours("etcd", "PostgreSQL and etcd", Keeps.POSTGRESQL, Keeps.ETCD),
     _peer("dbos-sqlite", "DBOS, SQLite (WAL)", Keeps.FOLDER),
     _peer("dbos-postgresql", "DBOS, PostgreSQL", Keeps.POSTGRESQL),
@@ -96,7 +96,7 @@ SIDES: tuple[Side, ...] = (
     _peer("restate", "Restate", Keeps.RESTATE, package="restate-sdk"),
     _peer(
         "temporal",
-        "Temporal, dev server (long run: 5,000)",
+        "Temporal, dev server",
         Keeps.TEMPORAL,
         package="temporalio",
         long_steps_max=5_000,

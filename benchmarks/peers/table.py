@@ -21,6 +21,7 @@ from benchmarks.peers.scenarios import (
 from benchmarks.peers.waiting import WAITING
 
 NOT_TAKEN = "No figures are kept here yet; `make bench` takes them."
+SHORTER = "Temporal's long run has 5,000 steps."
 OURS = "counterfoil-"
 
 
@@ -33,6 +34,7 @@ def readme(results: Results | None, stem: str) -> str:
     told = (
         f"Taken on {results.taken[:10]} on {machine.get('processor', 'an unknown machine')}; "
         f"disk: {machine.get('disk', 'unknown')}. All sides took turns in one run; medians. "
+        f"{SHORTER} "
         f"[All figures](benchmarks/results/{stem}.md), and "
         "[how they are taken](docs/explanation/figures.md#beside-peers)."
     )
@@ -48,7 +50,7 @@ def report(results: Results, stem: str) -> str:
     head = f"# Figures of {results.taken[:10]}{quick}\n\n![Steps per second]({stem}.svg)"
     parts = (
         head,
-        "Medians of rounds in which all sides took turns; in brackets, the quartiles.",
+        f"Medians of rounds in which all sides took turns; in brackets, the quartiles. {SHORTER}",
         _rates(results),
         _goals(results),
         _long(results),
