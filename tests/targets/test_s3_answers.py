@@ -379,7 +379,7 @@ def test_a_large_file_goes_on_from_the_parts_that_are_there(place: Scene) -> Non
     (begun,) = place.uploads()
     place.proxy.seen.clear()
     place.open().execute(sent)
-    parts = [path for _, path in place.proxy.seen if "new.txt?partNumber=" in path]
+    parts = [path for _, path in place.proxy.seen if _is_of_part(path)]
     assert (len(parts), all(begun in path for path in parts)) == (2, True)
     assert (place.versions("new.txt"), place.uploads()) == (1, [])
 
@@ -394,7 +394,7 @@ def test_a_large_file_goes_on_where_parts_are_encrypted(place: Scene) -> None:
         with pytest.raises(UnavailableError):
             place.open().execute(sent)
     place.open().execute(sent)
-    parts = [path for _, path in place.proxy.seen if "new.txt?partNumber=" in path]
+    parts = [path for _, path in place.proxy.seen if _is_of_part(path)]
     taken = [path.partition("partNumber=")[2][0] for path in parts]
     assert taken == ["1", "2", "2", "3", "3"]
     assert place.objects["new.txt"] == (place.folder / "0.bin").read_bytes()
@@ -430,6 +430,23 @@ def test_an_upload_that_somebody_ended_is_begun_anew(place: Scene) -> None:
     assert (place.versions("new.txt"), place.uploads()) == (1, [])
 
 
+def test_an_upload_that_ends_while_parts_are_sent_is_begun_anew(place: Scene) -> None:
+    """Another caller of the key may complete it, or a rule of the bucket may end it."""
+    sha256 = place.file("0.bin", b"a" * PART_BYTES + b"b")
+    adapter = place.open()
+    sent = called(place, adapter, "upload", path="new.txt", file="0.bin", sha256=sha256)
+
+    def end() -> None:
+        (begun,) = place.uploads()
+        place.client.abort_multipart_upload(
+            Bucket=place.bucket, Key=f"{place.prefix}new.txt", UploadId=begun
+        )
+
+    place.proxy.arm(end, _is_part, spared=1)
+    adapter.execute(sent)
+    assert (place.versions("new.txt"), place.uploads()) == (1, [])
+
+
 def test_an_upload_that_is_given_up_leaves_no_parts(place: Scene) -> None:
     sha256 = place.file("0.bin", b"a" * PART_BYTES + b"b")
     adapter = place.open()
@@ -449,4 +466,8 @@ def test_a_receipt_says_when_the_service_wrote_the_object(place: Scene) -> None:
 
 
 def _is_part(request: Any) -> bool:
-    return request.method == "PUT" and "new.txt?partNumber=" in request.path
+    return request.method == "PUT" and _is_of_part(request.path)
+
+
+def _is_of_part(path: str) -> bool:
+    return "/new.txt?" in path and "partNumber=" in path
