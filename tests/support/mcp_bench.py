@@ -366,8 +366,8 @@ FAR = SEEN | {Trait.CUTS_OFF}
 CANDIDATES = (
     Candidate(name="http deduplicating", way=HTTP, level=Level.DEDUPLICATING, traits=FAR),
     Candidate(
-        name="http deduplicating, shared keys, unwatched",
-        way=HTTP,
+        name="stdio deduplicating, shared keys, unwatched",
+        way=STDIO,
         level=Level.DEDUPLICATING,
         traits=frozenset({Trait.LOSES_ANSWERS, Trait.SHARED_KEYS}),
         more={
@@ -377,7 +377,7 @@ CANDIDATES = (
         },
         is_watched=False,
     ),
-    Candidate(name="http queryable", way=HTTP, level=Level.QUERYABLE, traits=FAR),
+    Candidate(name="stdio queryable", way=STDIO, level=Level.QUERYABLE, traits=SEEN),
     Candidate(name="http blind", way=HTTP, level=Level.BLIND, traits=FAR),
     Candidate(name="stdio deduplicating", way=STDIO, level=Level.DEDUPLICATING, traits=SEEN),
 )
