@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 from collections.abc import Generator
@@ -20,7 +21,7 @@ import pytest
 from counterfoil.integrations.asgi import install_journal
 from counterfoil.local.postgres import LocalPostgres
 from tests.support import asgi_ledger as ledger
-from tests.support.postgres import fresh_database
+from tests.support.postgres import execute, fresh_database
 from tests.support.sources import ROOT
 
 SQLITE, POSTGRES = "sqlite", "postgres"
@@ -28,6 +29,9 @@ KINDS = (SQLITE, POSTGRES)
 PATIENCE_SECONDS = 60
 LOOKS = 3_000
 """At what is soon so: far more than the slowest machine needs."""
+
+UNUSED = ssl.create_default_context()
+"""Nothing here is encrypted, and to make one for each client takes longer than its requests."""
 
 RECEIPTS = "/counterfoil/receipts"
 DOCUMENTATION = "https://service.example/keys"
@@ -108,7 +112,7 @@ def client_of(service: Service, name: str = "ada") -> httpx.Client:
         headers={"authorization": f"Bearer {name}"},
         timeout=PATIENCE_SECONDS,
         trust_env=False,
-        verify=False,  # nothing here is encrypted, and loading certificates takes longer
+        verify=UNUSED,
     )
 
 
@@ -160,14 +164,25 @@ def fresh_place(request: pytest.FixtureRequest, folder: Path, kind: str = "") ->
     return fresh_database(server)
 
 
+@pytest.fixture(scope="session")
+def shared_database(postgres: LocalPostgres) -> str:
+    """A database that each test empties, which is less work than to make one."""
+    return fresh_database(postgres)
+
+
 @pytest.fixture(params=KINDS)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """An empty database of each kind."""
-    return fresh_place(request, tmp_path)
+    if request.param == SQLITE:
+        return fresh_place(request, tmp_path, SQLITE)
+    database: str = request.getfixturevalue("shared_database")
+    execute(database, "DROP SCHEMA public CASCADE")
+    execute(database, "CREATE SCHEMA public")
+    return database
 
 
-PAIRS = ("starlette on sqlite", "fastapi on postgres", "bare on sqlite", "bare on postgres")
-"""Each framework, and each database with none between; they meet nowhere but in the middleware."""
+PAIRS = ("starlette on sqlite", "fastapi on postgres", "bare on postgres")
+"""Each framework and each database; they meet nowhere but in the middleware."""
 
 
 @pytest.fixture(scope="session", params=PAIRS)
