@@ -250,6 +250,7 @@ def test_a_call_that_outlives_its_worker_is_one_order(case: str, stdlib: Shop) -
                 stage.work(stage.parts())
             assert skus(at) == ()
         at.fault("go", f"{at.tenant}/go")
+        at.wait_for_order()
         patiently(stage)
         assert skus(at) == ("A-1",)
 
