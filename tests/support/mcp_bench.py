@@ -74,6 +74,7 @@ class Desk:
             [sys.executable, *flags, "-m", "tests.support.mcp_nursery", self.place, str(fd)],
             cwd=ROOT,
             pass_fds=[fd],
+            stdin=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
 
@@ -96,8 +97,7 @@ class Desk:
     def close(self) -> None:
         self.kill()
         if self._parent is not None:
-            self._parent.kill()
-            self._parent.wait(PATIENCE_SECONDS)
+            self._parent.communicate(timeout=PATIENCE_SECONDS)
         self.listener.close()
         self.nursery.close()
 
