@@ -2,7 +2,10 @@
 
 import os
 import subprocess
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +59,36 @@ def git(folder: Path, *words: str, given: str = "", **extra: str) -> str:
     return ran.stdout.strip()
 
 
+@contextmanager
+def in_memory() -> Iterator[Path]:
+    """Lend a folder whose files are never written to a disk."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        yield Path(folder)
+
+
+@cache
+def _template(date: str) -> tuple[dict[str, bytes | None], str]:
+    """Return what git makes of a fresh scene, by path, and its first commit."""
+    with in_memory() as place:
+        root, remote = place / "repository", place / "remote.git"
+        git(place, "init", "-q", "--template=", "-b", "main", str(root))
+        (root / "app.py").write_text("broken\n")
+        (root / "docs").mkdir()
+        (root / "docs" / "note.md").write_text("old\n")
+        git(root, "add", "-A")
+        dates = {"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date} if date else {}
+        git(root, "commit", "-q", "-m", "one", **dates)
+        git(root, "branch", "work")
+        git(place, "clone", "-q", "--template=", "--bare", str(root), str(remote))
+        git(root, "remote", "add", "origin", "{url}")
+        git(remote, "remote", "remove", "origin")
+        files = {
+            path.relative_to(place).as_posix(): None if path.is_dir() else path.read_bytes()
+            for path in sorted(place.rglob("*"))
+        }
+        return files, git(root, "rev-parse", "HEAD")
+
+
 class Scene:
     """A repository on its branch main, with a branch work, and a bare remote that has both."""
 
@@ -64,17 +97,14 @@ class Scene:
         self.root = place / "repository"
         self.remote = place / "remote.git"
         self.url = f"file://{self.remote}"
-        git(place, "init", "-q", "--template=", "-b", "main", str(self.root))
-        (self.root / "app.py").write_text("broken\n")
-        (self.root / "docs").mkdir()
-        (self.root / "docs" / "note.md").write_text("old\n")
-        git(self.root, "add", "-A")
-        dates = {"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date} if date else {}
-        git(self.root, "commit", "-q", "-m", "one", **dates)
-        git(self.root, "branch", "work")
-        git(place, "clone", "-q", "--template=", "--bare", str(self.root), str(self.remote))
-        git(self.root, "remote", "add", "origin", self.url)
-        self.first = git(self.root, "rev-parse", "HEAD")
+        files, self.first = _template(date)
+        for name, content in files.items():
+            if content is None:
+                (place / name).mkdir()
+            else:
+                (place / name).write_bytes(content)
+        config = self.root / ".git" / "config"
+        config.write_text(config.read_text().replace("{url}", self.url))
 
     def open(self, **options: Any) -> GitAdapter:
         """Open an adapter."""

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -36,13 +36,20 @@ from tests.support.git_scene import (
     do,
     expect_one_end,
     git,
+    in_memory,
     operation,
 )
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Scene:
-    return Scene(tmp_path)
+def place() -> Iterator[Path]:
+    with in_memory() as place:
+        yield place
+
+
+@pytest.fixture
+def scene(place: Path) -> Scene:
+    return Scene(place)
 
 
 def dirty(scene: Scene) -> None:
@@ -53,12 +60,12 @@ def dirty(scene: Scene) -> None:
     (scene.root / "untracked.txt").write_text("untracked\n")
 
 
-def test_the_id_of_a_commit_follows_from_the_intent_alone(tmp_path: Path) -> None:
-    places = [tmp_path / "one", tmp_path / "other"]
+def test_the_id_of_a_commit_follows_from_the_intent_alone(place: Path) -> None:
+    places = [place / "one", place / "other"]
     made: list[str] = []
-    for place in places:
-        place.mkdir()
-        scene = Scene(place)
+    for folder in places:
+        folder.mkdir()
+        scene = Scene(folder)
         arguments = commit(scene, parent="absent", expected="absent", ref="refs/heads/new")
         scope = {**LOCAL, "refs": ("refs/heads/new",)}
         made.append(do(scene.open(), "git.commit", arguments, scope=scope).result["new"])

@@ -1,6 +1,6 @@
 """The git adapter keeps the clauses of its level, on a repository and on a bare remote."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ from counterfoil.testing.conformance_adapters import Clause, clauses_for
 from counterfoil.testing.expect import ConformanceError
 from tests.support.benches import Candidate
 from tests.support.git_bench import Wrap, candidates, commit_bench, push_bench
+from tests.support.git_scene import in_memory
 
 CASES = [
     pytest.param(candidate, clause, id=f"{candidate.name} {clause.__name__.replace('_', ' ')}")
@@ -32,9 +33,15 @@ CAUGHT: list[tuple[Wrap, Clause]] = [
 ]
 
 
+@pytest.fixture
+def place() -> Iterator[Path]:
+    with in_memory() as place:
+        yield place
+
+
 @pytest.mark.parametrize(("candidate", "clause"), CASES)
-def test_it_is_kept(candidate: Candidate, clause: Clause, tmp_path: Path) -> None:
-    bench = candidate.bench(tmp_path)
+def test_it_is_kept(candidate: Candidate, clause: Clause, place: Path) -> None:
+    bench = candidate.bench(place)
     try:
         clause(bench)
     finally:
@@ -47,7 +54,7 @@ def test_it_is_kept(candidate: Candidate, clause: Clause, tmp_path: Path) -> Non
     [pytest.param(saboteur, clause, id=clause.__name__) for saboteur, clause in CAUGHT],
 )
 def test_a_broken_promise_is_caught(
-    make: Callable[[Path, Wrap], AdapterBench], saboteur: Wrap, clause: Clause, tmp_path: Path
+    make: Callable[[Path, Wrap], AdapterBench], saboteur: Wrap, clause: Clause, place: Path
 ) -> None:
     with pytest.raises((ConformanceError, CounterfoilError)):
-        clause(make(tmp_path, saboteur))
+        clause(make(place, saboteur))

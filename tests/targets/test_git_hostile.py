@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from tests.support.git_scene import (
     commit,
     do,
     git,
+    in_memory,
     push,
 )
 
@@ -31,8 +33,14 @@ fsmonitor-watchman post-index-change""".split()
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Scene:
-    return Scene(tmp_path)
+def place() -> Iterator[Path]:
+    with in_memory() as place:
+        yield place
+
+
+@pytest.fixture
+def scene(place: Path) -> Scene:
+    return Scene(place)
 
 
 def ran(scene: Scene) -> list[str]:
@@ -300,20 +308,20 @@ def test_a_url_that_is_a_command_a_secret_or_unknown_is_refused(scene: Scene, ur
 
 
 @pytest.mark.parametrize("what", ["nothing", "an empty folder"])
-def test_what_is_no_repository_is_refused(tmp_path: Path, what: str) -> None:
-    scene = Scene(tmp_path)
-    scene.root = tmp_path / "none"
+def test_what_is_no_repository_is_refused(place: Path, what: str) -> None:
+    scene = Scene(place)
+    scene.root = place / "none"
     if what == "an empty folder":
         scene.root.mkdir()
     with pytest.raises(ConfigError):
         scene.open()
 
 
-def test_a_repository_in_another_object_format_works_alike(tmp_path: Path) -> None:
-    root = tmp_path / "repository"
-    git(tmp_path, "init", "-q", "--bare", "--object-format=sha256", str(root))
+def test_a_repository_in_another_object_format_works_alike(place: Path) -> None:
+    root = place / "repository"
+    git(place, "init", "-q", "--bare", "--object-format=sha256", str(root))
     scene = Scene.__new__(Scene)
-    scene.place, scene.root, scene.url = tmp_path, root, ""
+    scene.place, scene.root, scene.url = place, root, ""
     arguments = {
         "ref": WORK,
         "parent": "absent",
@@ -332,7 +340,7 @@ def test_a_repository_in_another_object_format_works_alike(tmp_path: Path) -> No
 @pytest.mark.parametrize("row", [pytest.param("T30", id="T30 a remote that talks without end")])
 def test_what_git_says_is_bounded(scene: Scene, row: str, monkeypatch: pytest.MonkeyPatch) -> None:
     program = scene.place / "talker"
-    program.write_text('#!/bin/sh\nif [ "$1" = ls-remote ]; then exec yes; fi\nexec git "$@"\n')
+    program.write_text('#!/bin/sh\ncase " $* " in *" ls-remote "*) exec yes;; esac\nexec git "$@"\n')
     program.chmod(0o755)
     monkeypatch.setattr("counterfoil.adapters.git.shutil.which", lambda _: str(program))
     with pytest.raises(CounterfoilError, match="did not answer"):

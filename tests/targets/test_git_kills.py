@@ -3,7 +3,6 @@
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ from tests.support.git_scene import (
     Scene,
     commit,
     expect_one_end,
+    in_memory,
     operation,
     push,
 )
@@ -29,7 +29,6 @@ from tests.support.sources import ROOT
 KILLED = -9
 COMMANDS_MAX = 100
 PLACES_MAX = 60
-IN_MEMORY = Path("/dev/shm")
 
 CALLS = "write,fsync,rename,unlink"
 """Calls of the kernel between which a lock is there, has its content, or becomes a ref."""
@@ -66,8 +65,8 @@ def worker() -> Iterator[Worker]:
 
 @pytest.fixture
 def quick() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as folder:
-        yield Path(folder)
+    with in_memory() as folder:
+        yield folder
 
 
 def _scene(folder: Path, kind: str) -> tuple[Scene, Operation]:

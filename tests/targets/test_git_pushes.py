@@ -41,6 +41,7 @@ from tests.support.git_scene import (
     do,
     expect_one_end,
     git,
+    in_memory,
     operation,
     push,
 )
@@ -50,8 +51,14 @@ HOOK = "#!/bin/sh\ntouch {place}/landed\nwhile [ ! -e {place}/go ]; do sleep 0.0
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Scene:
-    return Scene(tmp_path)
+def place() -> Iterator[Path]:
+    with in_memory() as place:
+        yield place
+
+
+@pytest.fixture
+def scene(place: Path) -> Scene:
+    return Scene(place)
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Whole runs over a repository and its remote, dead at every instant, and recovered."""
 
-import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +9,7 @@ import pytest
 from counterfoil.core.task import Budgets, Policy, Task, Verification
 from counterfoil.engine.session import Session
 from counterfoil.testing.crash import enumerate_crashes
-from tests.support.git_scene import MAIN, RUNNER, SCOPE, TAG, WORK, Scene, git
+from tests.support.git_scene import MAIN, RUNNER, SCOPE, TAG, WORK, Scene, git, in_memory
 from tests.support.stages import Backend, Form, PlayStage, closing
 
 pytestmark = pytest.mark.timeout(300)  # hundreds of git commands for each death
@@ -84,8 +83,8 @@ def places(scene: Scene) -> tuple[Path, Path]:
 
 @pytest.fixture
 def quick() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
-        yield Path(folder)
+    with in_memory() as folder:
+        yield folder
 
 
 def test_no_crash_changes_what_becomes_of_a_release(quick: Path) -> None:

@@ -3,16 +3,19 @@
 Nothing of the caller's environment reaches git but the search path: neither another
 repository, nor configuration, nor a program to run. What a command needs beyond that
 (an agent's socket, a program that asks for a password) is given when the adapter opens.
+What git prints is kept without URLs: one that a remote or a setting names may hold a
+secret.
 """
 
 import os
+import re
 import selectors
 import signal
 import subprocess
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from counterfoil.core.errors import UnavailableError
@@ -27,6 +30,8 @@ STOP_SECONDS = 2.0
 """For git to put its locks away when it is asked to end, before it is made to."""
 
 CHUNK = 64 * 1024
+
+_URL = re.compile(r"['\"<(]*\b[A-Za-z][A-Za-z0-9+.-]*://\S*")
 
 _CLOSED = {
     "LC_ALL": "C",
@@ -55,7 +60,7 @@ class Ran:
     Attributes:
         code: Its exit status; None when it was stopped, and nobody knows what it did.
         out: What it printed.
-        trouble: What it printed as errors, as one text.
+        trouble: What it printed as errors, as one text, without URLs.
     """
 
     code: int | None
@@ -77,12 +82,14 @@ class Git:
         folder: Working directory of each command.
         git_dir: The repository; None for commands that need none.
         environment: Variables that the operator adds.
+        settings: Words before the command: configuration that wins over any file.
     """
 
     program: str
     folder: Path
     git_dir: Path | None = None
-    environment: Mapping[str, str]
+    environment: Mapping[str, str] = field(repr=False)
+    settings: tuple[str, ...] = ()
 
     def run(
         self,
@@ -113,7 +120,7 @@ class Git:
             variables["GIT_DIR"] = str(self.git_dir)
         try:
             child = subprocess.Popen(
-                [self.program, *words],
+                [self.program, *self.settings, *words],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -130,7 +137,14 @@ class Git:
         finally:
             _end(child)
         text = bytes(talk.trouble).decode("utf-8", "backslashreplace")
-        return Ran(code=code, out=bytes(talk.out), trouble=" ".join(text.split())[:500])
+        return Ran(
+            code=code, out=bytes(talk.out), trouble=" ".join(without_urls(text).split())[:500]
+        )
+
+
+def without_urls(text: str) -> str:
+    """Return what git or a remote printed, with each URL left out."""
+    return _URL.sub("(a URL)", text)
 
 
 class _Talk:

@@ -58,8 +58,6 @@ _CONFIG = """\
 \trepositoryformatversion = {version}
 \tbare = true
 \thooksPath = /dev/null
-\tfsync = all
-\tfsyncMethod = fsync
 \tlogAllRefUpdates = {logs}
 \tsharedRepository = {shared}
 \tfilesRefLockTimeout = 1000
@@ -72,21 +70,26 @@ _CONFIG = """\
 \tprotectNTFS = true
 [extensions]
 \tobjectFormat = {objects}
-[gc]
-\tauto = 0
-[maintenance]
-\tauto = false
 [credential]
 \thelper =
-[http]
-\tfollowRedirects = false
 [submodule]
 \trecurse = false
-[fetch]
-\tfsckObjects = true
 [protocol]
 \tversion = 2
 """
+
+_ALWAYS = (
+    "core.fsync=all",
+    "core.fsyncMethod=fsync",
+    "fetch.fsckObjects=true",
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "http.followRedirects=false",
+)
+"""What is promised whoever is trusted, so it stands in each command."""
+
+_NEVER = "COUNTERFOIL_NEVER"
+"""Variable that says no: a setting for one URL wins over the one for all."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -153,10 +156,17 @@ def open_site(
         ) from error
     target = canonical([identity, _place(common), dict(sorted(remotes.items()))])
     git_dir = common if trusts else private
+    git = Git(
+        program=program,
+        folder=private,
+        git_dir=git_dir,
+        environment={**environment, _NEVER: "false"},
+        settings=_always(remotes),
+    )
     site = Site(
         common=common,
         private=private,
-        git=Git(program=program, folder=private, git_dir=git_dir, environment=environment),
+        git=git,
         instance=f"git:{digest(target)[:40]}",
         is_bare=settings.get("core.bare") == "true",
         trusts=trusts,
@@ -166,6 +176,15 @@ def open_site(
     )
     guard(site)
     return site
+
+
+def _always(remotes: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the words of a command that set what no configuration may change."""
+    urls = sorted(url for url in remotes.values() if url.startswith("http"))
+    return (
+        *(word for setting in _ALWAYS for word in ("-c", setting)),
+        *(f"--config-env=http.{url}.followRedirects={_NEVER}" for url in urls),
+    )
 
 
 @contextmanager
