@@ -13,6 +13,10 @@ from msgspec.structs import replace
 from counterfoil.adapters.s3 import Times, open_s3
 from counterfoil.adapters.s3.adapter import S3Adapter
 from counterfoil.adapters.s3.kinds import Terms, kinds
+from counterfoil.adapters.s3.opening import adapter_on
+from counterfoil.adapters.s3.records import Records
+from counterfoil.adapters.s3.site import Site, set_up
+from counterfoil.adapters.s3.wire import Wire, connect
 from counterfoil.core.canonical import digest
 from counterfoil.core.intent import EnvironmentState, KindSpec
 from counterfoil.core.receipt import Fence, LookUp, Receipt
@@ -100,8 +104,15 @@ class Scene:
         self._has_files = False
         self._opened: list[S3Adapter] = []
 
-    def open(self, *, direct: bool = False, **options: Any) -> S3Adapter:
-        """Open an adapter."""
+    def open(self, *, direct: bool = False, proves: bool = False, **options: Any) -> S3Adapter:
+        """Open an adapter.
+
+        Args:
+            direct: Not through the proxy.
+            proves: As a program does, which tries out what the service keeps; a service
+                that has been tried out in this process is believed otherwise.
+            options: Of `open_s3`.
+        """
         settings: dict[str, Any] = {
             "endpoint": self.server.endpoint if direct else self.proxy.endpoint,
             "session": self.server.session,
@@ -112,7 +123,9 @@ class Scene:
         if self._has_files:
             settings["uploads"] = self.folder
         given = {"bucket": self.bucket} | settings | options
-        adapter = open_s3(**given)
+        is_known = self.bucket in self.server.proved and not proves
+        adapter = _believing(**given) if is_known else open_s3(**given)
+        self.server.proved.add(self.bucket)
         self._opened.append(adapter)
         return adapter
 
@@ -167,6 +180,27 @@ class Scene:
         """Close every adapter."""
         while self._opened:
             self._opened.pop().close()
+
+
+def _believing(
+    *, bucket: str, endpoint: str, session: Any, prefix: str, times: Times, **rest: Any
+) -> S3Adapter:
+    wire = Wire(
+        connect(session, endpoint, bucket, times.request_s),
+        bucket=bucket,
+        request_s=times.request_s,
+    )
+    site = Site(
+        wire=wire,
+        records=Records(wire=wire, prefix=prefix),
+        prefix=prefix,
+        account=rest.get("account", ""),
+        uploads=rest.get("uploads"),
+        part_bytes=rest["part_bytes"],
+        times=times,
+    )
+    set_up(site)
+    return adapter_on(site)
 
 
 @contextmanager
