@@ -118,9 +118,9 @@ def test_a_server_that_says_nothing_stops_a_request_before_it_is_executed(
     place = fragile.create_database(f"db_{new_key()}")
     install_journal(place)
     opened = open_journal(place)
-    monkeypatch.setattr("counterfoil.integrations.asgi.postgres.SILENCE_SECONDS", 0.3)
-    monkeypatch.setattr("counterfoil.integrations.asgi.postgres.CONNECT_SECONDS", 2)
-    with silent(fragile):
+    with silent(fragile), monkeypatch.context() as patch:
+        patch.setattr("counterfoil.integrations.asgi.postgres.SILENCE_SECONDS", 0.3)
+        patch.setattr("counterfoil.integrations.asgi.postgres.CONNECT_SECONDS", 2)
         refused = asked(served, opened)
     answer = asked(served, opened)
     opened.close()

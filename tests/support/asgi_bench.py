@@ -160,8 +160,15 @@ def fresh_place(request: pytest.FixtureRequest, folder: Path, kind: str = "") ->
 
 @pytest.fixture(scope="session")
 def shared_database(postgres: LocalPostgres) -> str:
-    """A database that each test empties, which is less work than to make one."""
     return fresh_database(postgres)
+
+
+@pytest.fixture
+def postgres_place(shared_database: str) -> str:
+    """A database that was emptied, which is less work than to make one."""
+    execute(shared_database, "DROP SCHEMA public CASCADE")
+    execute(shared_database, "CREATE SCHEMA public")
+    return shared_database
 
 
 @pytest.fixture(params=KINDS)
@@ -169,10 +176,8 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """An empty database of each kind."""
     if request.param == SQLITE:
         return fresh_place(request, tmp_path, SQLITE)
-    database: str = request.getfixturevalue("shared_database")
-    execute(database, "DROP SCHEMA public CASCADE")
-    execute(database, "CREATE SCHEMA public")
-    return database
+    found: str = request.getfixturevalue("postgres_place")
+    return found
 
 
 PAIRS = ("starlette on sqlite", "fastapi on postgres", "bare on postgres")
