@@ -165,6 +165,16 @@ class Scene:
                     found[path] = answer["Body"].read()
         return found
 
+    @property
+    def etags(self) -> dict[str, str]:
+        """ETags of what stands below the prefix, records aside; at most a page."""
+        answer = self.client.list_objects_v2(Bucket=self.bucket, Prefix=self.prefix)
+        found = {
+            each["Key"].removeprefix(self.prefix): each["ETag"].strip('"')
+            for each in answer.get("Contents", ())
+        }
+        return {path: etag for path, etag in found.items() if not path.startswith(".counterfoil/")}
+
     def versions(self, path: str = "") -> int:
         """Return how many versions and deletions the bucket holds, records aside."""
         answer = self.client.list_object_versions(Bucket=self.bucket, Prefix=self.prefix + path)
@@ -268,7 +278,11 @@ def traits_of(kind: str) -> frozenset[Trait]:
 
 
 def bench_of(
-    place: Scene, kind: str, wrap: Callable[[Adapter], Adapter] = lambda adapter: adapter
+    place: Scene,
+    kind: str,
+    wrap: Callable[[Adapter], Adapter] = lambda adapter: adapter,
+    *,
+    direct: bool = False,
 ) -> AdapterBench:
     """Return a bench that writes with a kind, and counts what the bucket keeps of it."""
     for number in range(OBJECTS):
@@ -283,7 +297,7 @@ def bench_of(
         disturbances.append(place.put(f"other-{len(disturbances)}.txt", "theirs"))
 
     return AdapterBench(
-        open=lambda: wrap(place.open()),
+        open=lambda: wrap(place.open(direct=direct)),
         write=lambda number: Call(kind=kind, arguments=_arguments(kind, number)),
         count=lambda: place.versions() - before - len(disturbances),
         close=lambda: None,

@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 import boto3
 import pytest
 from botocore.awsrequest import AWSRequest
+from botocore.loaders import Loader
+from botocore.session import Session as BotocoreSession
 from msgspec.structs import replace
 
 import counterfoil as cf
@@ -154,9 +156,8 @@ def test_calls_and_questions_go_to_one_endpoint_of_aws(
     region: str, bucket: str, place: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://elsewhere.example")
-    wire = Wire(
-        connect(boto3.Session(region_name=region), None, bucket, 5), bucket=bucket, request_s=5
-    )
+    session = boto3.Session(botocore_session=_with_models(), region_name=region)
+    wire = Wire(connect(session, None, bucket, 5), bucket=bucket, request_s=5)
     signed = wire.sign("put_object", 5, Key="a b/ä", IfNoneMatch="*")
     suffix = ".amazonaws.com" + (".cn" if region.startswith("cn-") else "")
     for url in (wire.endpoint, signed.url):
@@ -413,6 +414,16 @@ def test_an_unknown_kind_is_refused(place: Scene) -> None:
     sent = replace(called(place, adapter, "put", path="a", content=""), kind="s3.nothing")
     with pytest.raises(ContractError):
         adapter.execute(sent)
+
+
+MODELS = Loader()
+"""What is known of services, read once."""
+
+
+def _with_models() -> BotocoreSession:
+    core = BotocoreSession()
+    core.register_component("data_loader", MODELS)
+    return core
 
 
 def _is_probe(request: Request) -> bool:
