@@ -31,7 +31,10 @@ STOP_SECONDS = 2.0
 
 CHUNK = 64 * 1024
 
-_URL = re.compile(r"['\"<(]*\b[A-Za-z][A-Za-z0-9+.-]*://\S*")
+SAID_CHARS_MAX = 4096
+"""What is looked through of what a command says in words."""
+
+_URL = re.compile(r"['\"<(]?[A-Za-z0-9+.-]{0,32}://\S*")
 
 _CLOSED = {
     "LC_ALL": "C",
@@ -136,15 +139,13 @@ class Git:
             code = talk.to_end(limit_ms / 1000)
         finally:
             _end(child)
-        text = bytes(talk.trouble).decode("utf-8", "backslashreplace")
-        return Ran(
-            code=code, out=bytes(talk.out), trouble=" ".join(without_urls(text).split())[:500]
-        )
+        text = without_urls(bytes(talk.trouble).decode("utf-8", "backslashreplace"))
+        return Ran(code=code, out=bytes(talk.out), trouble=" ".join(text.split())[:500])
 
 
 def without_urls(text: str) -> str:
-    """Return what git or a remote printed, with each URL left out."""
-    return _URL.sub("(a URL)", text)
+    """Return the beginning of what git or a remote printed, with each URL left out."""
+    return _URL.sub("(a URL)", text[:SAID_CHARS_MAX])
 
 
 class _Talk:
