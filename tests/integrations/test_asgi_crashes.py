@@ -1,6 +1,8 @@
 """Services that die at one boundary of a request, and what the next request finds."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack
+from functools import cache
 from typing import Any
 
 import httpx
@@ -32,12 +34,25 @@ IN_THE_SERVICE = ("before-effect", "before-receipt", "before-commit", "after-com
 
 
 @pytest.fixture(scope="module")
-def mortal(
+def mortals(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Generator[Service]:
-    folder = tmp_path_factory.mktemp("service")
-    with serving("bare", fresh_place(request, folder), folder, lease_ms=LEASE_MS) as (service, _):
-        yield service
+) -> Generator[Callable[[str], Service]]:
+    """Makes one service for each kind of database."""
+    with ExitStack() as stack:
+
+        @cache
+        def of(kind: str) -> Service:
+            folder = tmp_path_factory.mktemp("service")
+            place = fresh_place(request, folder, kind)
+            service, _ = stack.enter_context(serving("bare", place, folder, lease_ms=LEASE_MS))
+            return service
+
+        yield of
+
+
+@pytest.fixture
+def mortal(request: pytest.FixtureRequest, mortals: Callable[[str], Service]) -> Service:
+    return mortals(request.param)
 
 
 def at(where: str) -> Any:

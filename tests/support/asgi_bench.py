@@ -4,7 +4,7 @@ import multiprocessing
 import os
 import socket
 import ssl
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from multiprocessing.context import ForkServerProcess
@@ -20,7 +20,7 @@ from counterfoil.integrations.asgi import install_journal
 from counterfoil.local.postgres import LocalPostgres
 from tests.support import asgi_ledger as ledger
 from tests.support import asgi_service
-from tests.support.postgres import execute, fresh_database
+from tests.support.postgres import fresh_database
 
 SQLITE, POSTGRES = "sqlite", "postgres"
 KINDS = (SQLITE, POSTGRES)
@@ -159,16 +159,22 @@ def fresh_place(request: pytest.FixtureRequest, folder: Path, kind: str = "") ->
 
 
 @pytest.fixture(scope="session")
-def shared_database(postgres: LocalPostgres) -> str:
-    return fresh_database(postgres)
+def emptied(postgres: LocalPostgres) -> Generator[Callable[[], str]]:
+    """Empties one database again and again, which is less work than to make one."""
+    place = fresh_database(postgres)
+    with ledger.connected(place) as connection:
+
+        def empty() -> str:
+            connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+            return place
+
+        yield empty
 
 
 @pytest.fixture
-def postgres_place(shared_database: str) -> str:
-    """A database that was emptied, which is less work than to make one."""
-    execute(shared_database, "DROP SCHEMA public CASCADE")
-    execute(shared_database, "CREATE SCHEMA public")
-    return shared_database
+def postgres_place(emptied: Callable[[], str]) -> str:
+    """An empty database of PostgreSQL."""
+    return emptied()
 
 
 @pytest.fixture(params=KINDS)

@@ -235,4 +235,5 @@ def serve(listener: socket.socket, settings: dict[str, Any]) -> None:
     """Serve on an open socket, as settings say: framework, place, folder and rules."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
     config = uvicorn.Config(build(settings), log_level="error", lifespan="off")
-    uvicorn.Server(config).run(sockets=[listener])
+    # With its protocol unsaid, asyncio takes a socket for a local one, and delays what it sends.
+    uvicorn.Server(config).run(sockets=[socket.socket(fileno=listener.detach())])
