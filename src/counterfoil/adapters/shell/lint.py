@@ -214,7 +214,7 @@ def _is_open_from(reading: _Reading, words: Sequence[str], *, is_fed: bool) -> b
 def _option(reading: _Reading, word: str) -> _Next:
     place = PLACE.search(word)
     name, equals, _ = word.lstrip("-").partition("=")
-    if PLACE.search(name) and (word.startswith("--") or reading.is_shell):
+    if place and (reading.is_shell or (word.startswith("--") and PLACE.search(name))):
         return _Next.OPEN
     if word.startswith("--") or name in (*reading.long, *reading.long_argued):
         if any(known.startswith(name) for known in reading.long):
