@@ -15,6 +15,7 @@ import stat
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from counterfoil.adapters.git.command import Git
@@ -135,10 +136,9 @@ def open_site(
         ConfigError: It is none that can be used safely, or git is too old.
         UnavailableError: Something cannot be opened now.
     """
-    asking = Git(program=program, folder=Path("/"), environment={})
-    _check_version(asking)
+    _check_version(program)
     common = _git_directory(repository)
-    settings = _settings(asking, common)
+    settings = _settings(_asking(program), common)
     private = common / PRIVATE
     try:
         with suppress(FileExistsError):
@@ -254,8 +254,14 @@ def _took(descriptor: int) -> bool:
     return True
 
 
-def _check_version(asking: Git) -> None:
-    said = asking.run("version").out.decode("ascii", "replace")
+def _asking(program: str) -> Git:
+    return Git(program=program, folder=Path("/"), environment={})
+
+
+@cache
+def _check_version(program: str) -> None:
+    """Refuse a program that is too old; one that was found good once is not asked again."""
+    said = _asking(program).run("version").out.decode("ascii", "replace")
     number = re.match(r"git version (\d+)\.(\d+)", said)
     if number is None or (int(number[1]), int(number[2])) < GIT_LEAST:
         raise ConfigError(
