@@ -44,20 +44,18 @@ def open_git(
     Args:
         repository: A bare repository, or one with a working tree, which stays as it is.
         now_ms: Clock for receipts, UTC, in milliseconds.
-        remotes: URLs by name, without user, password and query, but for the user of
-            ssh. The repository's own remotes are not used. All are asked for receipts
-            of pushes, so name only those that runs need.
+        remotes: URLs by name, of host and path alone but for the user of ssh. All are
+            asked for receipts of pushes; the repository's own are not used.
         account: Account to report with each state.
         environment: Variables for git, such as GIT_ASKPASS: the one way to credentials.
         push_ms: Longest push, in milliseconds, at least 1; below the term of a lease.
-        trusts_repository: Whether its hooks, configuration and alternates apply, but for
-            what makes files durable, follows redirects or collects garbage.
+        trusts_repository: Whether its hooks, configuration and alternates apply; never
+            what is said there of syncs, redirects and garbage.
         may_move_checked_out: Whether a branch may move that is checked out somewhere.
         pause: Waits for so many seconds, between two tries for the lock.
 
     Raises:
-        ConfigError: There is no usable git program or repository, it holds what another
-            program must have put there, or a URL or time is out of bounds.
+        ConfigError: There is no usable git or repository, or a URL or time is out of bounds.
         UnavailableError: Something cannot be opened now.
     """
     if push_ms < 1:

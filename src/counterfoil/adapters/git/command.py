@@ -13,7 +13,7 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +35,18 @@ SAID_CHARS_MAX = 4096
 """What is looked through of what a command says in words."""
 
 _URL = re.compile(r"['\"<(]?[A-Za-z0-9+.-]{0,32}://\S*")
+
+_ALWAYS = (
+    "core.fsync=all",
+    "core.fsyncMethod=fsync",
+    "fetch.fsckObjects=true",
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "http.followRedirects=false",
+)
+
+_NEVER = "COUNTERFOIL_NEVER"
+"""Variable that says no, for a setting whose name may hold an equals sign."""
 
 _CLOSED = {
     "LC_ALL": "C",
@@ -119,6 +131,7 @@ class Git:
         home = str(self.folder)
         variables = {**_CLOSED, "PATH": os.environ.get("PATH", os.defpath), "HOME": home}
         variables |= {"XDG_CONFIG_HOME": home, **self.environment, **(extra or {})}
+        variables[_NEVER] = "false"
         if self.git_dir is not None:
             variables["GIT_DIR"] = str(self.git_dir)
         try:
@@ -141,6 +154,18 @@ class Git:
             _end(child)
         text = without_urls(bytes(talk.trouble).decode("utf-8", "backslashreplace"))
         return Ran(code=code, out=bytes(talk.out), trouble=" ".join(text.split())[:500])
+
+
+def promised(urls: Iterable[str]) -> tuple[str, ...]:
+    """Return the words before a command that set what is promised whoever is trusted.
+
+    A setting for one URL wins over the one for all, so each URL has one of its own.
+    """
+    web = sorted(url for url in urls if url.startswith("http"))
+    return (
+        *(word for setting in _ALWAYS for word in ("-c", setting)),
+        *(f"--config-env=http.{url}.followRedirects={_NEVER}" for url in web),
+    )
 
 
 def without_urls(text: str) -> str:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from counterfoil.adapters.git.command import Git
+from counterfoil.adapters.git.command import Git, promised
 from counterfoil.core.canonical import canonical, digest
 from counterfoil.core.errors import ConfigError, UnavailableError
 
@@ -79,19 +79,6 @@ _CONFIG = """\
 \tversion = 2
 """
 
-_ALWAYS = (
-    "core.fsync=all",
-    "core.fsyncMethod=fsync",
-    "fetch.fsckObjects=true",
-    "gc.auto=0",
-    "maintenance.auto=false",
-    "http.followRedirects=false",
-)
-"""What is promised whoever is trusted, so it stands in each command."""
-
-_NEVER = "COUNTERFOIL_NEVER"
-"""Variable that says no: a setting for one URL wins over the one for all."""
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Site:
@@ -141,27 +128,16 @@ def open_site(
     settings = _settings(_asking(program), common)
     private = common / PRIVATE
     try:
-        with suppress(FileExistsError):
-            private.mkdir(mode=0o700)
-        _check_folder(private)
-        with locked(private, pause):
-            _sweep(private)
-            _link(private)
-            _write(private, CONFIG, _config(settings))
-            _write(private, HEAD, "ref: refs/heads/.none\n")
-            identity = _identity(private)
+        identity = _prepared(private, _config(settings), pause)
+        target = canonical([identity, _place(common), dict(sorted(remotes.items()))])
     except OSError as error:
-        raise UnavailableError(
-            f"the git directory {common} cannot be used now ({type(error).__name__})"
-        ) from error
-    target = canonical([identity, _place(common), dict(sorted(remotes.items()))])
-    git_dir = common if trusts else private
+        raise _unusable(common, error) from error
     git = Git(
         program=program,
         folder=private,
-        git_dir=git_dir,
-        environment={**environment, _NEVER: "false"},
-        settings=_always(remotes),
+        git_dir=common if trusts else private,
+        environment=environment,
+        settings=promised(remotes.values()),
     )
     site = Site(
         common=common,
@@ -178,12 +154,22 @@ def open_site(
     return site
 
 
-def _always(remotes: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the words of a command that set what no configuration may change."""
-    urls = sorted(url for url in remotes.values() if url.startswith("http"))
-    return (
-        *(word for setting in _ALWAYS for word in ("-c", setting)),
-        *(f"--config-env=http.{url}.followRedirects={_NEVER}" for url in urls),
+def _prepared(private: Path, config: str, pause: Callable[[float], None]) -> str:
+    """Make the private directory ready, and return the identity that is kept there."""
+    with suppress(FileExistsError):
+        private.mkdir(mode=0o700)
+    _check_folder(private)
+    with locked(private, pause):
+        _sweep(private)
+        _link(private)
+        _write(private, CONFIG, config)
+        _write(private, HEAD, "ref: refs/heads/.none\n")
+        return _identity(private)
+
+
+def _unusable(common: Path, error: OSError) -> UnavailableError:
+    return UnavailableError(
+        f"the git directory {common} cannot be used now ({type(error).__name__})"
     )
 
 
@@ -203,9 +189,7 @@ def turn(site: Site) -> Generator[int]:
         with locked(site.private, site.pause) as descriptor:
             yield descriptor
     except OSError as error:
-        raise UnavailableError(
-            f"the git directory {site.common} cannot be used now ({type(error).__name__})"
-        ) from error
+        raise _unusable(site.common, error) from error
 
 
 def guard(site: Site) -> None:
