@@ -12,7 +12,7 @@ from counterfoil.core.receipt import Receipt
 from counterfoil.core.words import Level, RunId
 from counterfoil.ports import Adapter, Operation
 from counterfoil.testing import trial_drill
-from counterfoil.testing.adapter_bench import AdapterBench, Trait, operation
+from counterfoil.testing.adapter_bench import AdapterBench, Call, Trait, operation
 from counterfoil.testing.saboteur_adapters import Passing
 from counterfoil.testing.saboteur_kinds import Redeclaring
 from counterfoil.testing.trial import Outcome, Verdict, try_adapter
@@ -22,6 +22,17 @@ from tests.support.letter_desk import bench_of
 
 FEW = 4
 """Deaths inside each write, where other things are tried out than the deaths."""
+
+DESKS = (
+    ("transactional",),
+    ("transactional", "forbids"),
+    ("deduplicating",),
+    ("deduplicating", "unseen"),
+    ("conditional",),
+    ("queryable",),
+    ("blind",),
+)
+"""Desks that are what they claim to be; each is killed with SIGKILL inside its calls."""
 
 
 def tried(*desk: str, call_ms: int = 10_000) -> Verdict:
@@ -39,19 +50,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("few")
-@pytest.mark.parametrize(
-    "desk",
-    [
-        ("transactional",),
-        ("transactional", "forbids"),
-        ("deduplicating",),
-        ("deduplicating", "unseen"),
-        ("conditional",),
-        ("queryable",),
-        ("blind",),
-    ],
-    ids=" ".join,
-)
+@pytest.mark.parametrize("desk", DESKS, ids=" ".join)
 def test_a_level_that_is_there_is_shown(desk: tuple[str, ...]) -> None:
     verdict = tried(*desk)
     assert [each for each in verdict.findings if each.problem] == []
@@ -194,7 +193,7 @@ def test_a_doubled_effect_does_not_hide_a_missing_one() -> None:
     verdict = tried("deduplicating", "overwrites")
     problems = {each.sentence: each.problem for each in verdict.findings if each.problem}
     assert problems["different keys are different effects"] == (
-        "each effect is there once, not {'letter 2': 2}"
+        "not so: each effect is there once, not {'letter 2': 2}"
     )
     assert "an effect happened twice" in verdict.drill.problem
     assert verdict.outcome is Outcome.NOT_HELD
@@ -212,6 +211,20 @@ def test_where_effects_have_no_names_a_run_has_but_one() -> None:
 @pytest.mark.usefixtures("few")
 def test_a_call_may_take_longer_than_a_lease() -> None:
     assert tried("deduplicating", call_ms=60_000).outcome is Outcome.HELD
+
+
+@pytest.mark.usefixtures("few")
+def test_a_write_may_be_built_on_what_is_there() -> None:
+    def building() -> AdapterBench:
+        bench = bench_of("deduplicating")
+
+        def write(number: int) -> Call:
+            text = f"letter {number}, after {bench.count()}"
+            return Call(kind="desk.letter", arguments={"text": text})
+
+        return replace(bench, write=write)
+
+    assert judged(building).outcome is Outcome.HELD
 
 
 class Starts(Passing):

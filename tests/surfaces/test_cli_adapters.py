@@ -29,7 +29,7 @@ def bare():
 
 
 def doubling():
-    return bench_of("deduplicating", "doubles")
+    return bench_of("deduplicating", "bare", "doubles")
 
 
 def forgetful():
@@ -103,7 +103,7 @@ def test_an_adapter_that_is_what_it_claims_is_shown_to_be(author: Project) -> No
 
 
 def test_the_same_is_told_to_programs(author: Project) -> None:
-    words = ("adapters", "check", "desk_bench:fresh", "--second-deaths", "0.5", "--json")
+    words = ("adapters", "check", "desk_bench:fresh", "--second-deaths", "0.2", "--json")
     answer = author.started(*words)
     facts = json.loads(answer.stdout)
     assert answer.returncode == 0, answer.stderr
@@ -111,7 +111,7 @@ def test_the_same_is_told_to_programs(author: Project) -> None:
     assert (facts["outcome"], facts["untried"]) == ("held", [])
     assert [each for each in facts["clauses"] if not each["kept"]] == []
     assert facts["crashes"] > 20
-    assert facts["double_crashes"] > facts["crashes"]
+    assert facts["double_crashes"] > 0
     assert facts["kills"] >= facts["kills_inside"] > 0
 
 
@@ -124,7 +124,7 @@ def test_what_was_not_tried_is_not_held(author: Project) -> None:
     assert "deduplicating, as far as it was tried" in told.stdout
     assert "Not tried" in told.stdout
     assert "* a lost answer is no refusal; a lost answer is settled by the same call" in told.stdout
-    assert "offer lose_answer, and Trait.LOSES_ANSWERS in traits" in told.stdout
+    assert "give it lose_answer, and Trait.LOSES_ANSWERS in traits" in told.stdout
     assert "desk.letter is deduplicating as far as it was tried" in told.stderr
     assert "9 promises were not; give the bench what is named" in told.stderr
     assert (facts["outcome"], len(facts["untried"])) == ("partly tried", 9)
@@ -136,16 +136,12 @@ def test_what_was_not_tried_is_not_held(author: Project) -> None:
 
 
 def test_an_adapter_that_claims_too_much_is_told_what_it_breaks(author: Project) -> None:
-    answer = author.started("adapters", "check", "desk_bench:doubling", "--second-deaths", "0")
+    answer = author.started("adapters", "check", "desk_bench:forgetful", "--second-deaths", "0")
     assert answer.returncode == 3
-    assert "Not kept\n* a repeated call gets the first receipt\n" in answer.stdout
-    assert "desk.letter claims deduplicating and shows queryable" in answer.stderr
-
-
-def test_a_double_effect_is_found_by_the_crash_drill(author: Project) -> None:
-    answer = author.started("adapters", "check", "desk_bench:forgetful")
-    assert answer.returncode == 3
-    assert "Found by the crash drill\n" in answer.stdout
+    broken = "* a repeated call gets the first receipt\n  not so: the receipt of a repeated call"
+    assert broken in answer.stdout.partition("Not kept\n")[2]
+    found = answer.stdout.partition("Found by the crash drill\n")[2]
+    assert "it ends otherwise than unharmed: phase is needs_review, not completed" in found
     assert "desk.letter claims deduplicating and shows blind" in answer.stderr
 
 
@@ -211,12 +207,33 @@ def test_what_is_no_bench_is_refused_in_a_sentence(
     assert sentence in errors[0]
 
 
+CHECKS_SOON = """\
+from counterfoil.cli import app
+from counterfoil.testing import trial
+
+trial.ANSWER_S = 0.5
+app(["adapters", "check", "desk_bench:hanging", "--json"])
+"""
+
+
 def test_an_adapter_that_hangs_is_left_with_a_sentence(author: Project) -> None:
-    answer = author.started("adapters", "check", "desk_bench:hanging", "--json")
-    assert answer.returncode == 3
-    assert answer.stdout == ""
+    answer = ran(author, CHECKS_SOON)
+    assert (answer.returncode, answer.stdout) == (3, "")
     error = json.loads(answer.stderr)["error"]
-    assert error["message"].startswith("no answer within 6 s while trying: ")
+    assert error["message"].startswith("no answer within 2 s while trying: ")
+    assert error["next"] == "find what hangs there, or declare a longer call_ms"
+
+
+def ran(author: Project, text: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", text],
+        cwd=author.folder,
+        env=author.environment,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS_MAX,
+    )
 
 
 WAITS = """\
@@ -248,15 +265,7 @@ def test_what_does_not_end_is_ended(
     author: Project, is_deaf: bool, ending: tuple[int, str]
 ) -> None:
     text = WAITS.format(is_deaf=is_deaf, tear_down_s=0.1 if is_deaf else 3_600)
-    answer = subprocess.run(
-        [sys.executable, "-c", text],
-        cwd=author.folder,
-        env=author.environment,
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS_MAX,
-    )
+    answer = ran(author, text)
     assert (answer.returncode, answer.stdout) == ending
     assert "no answer within 0 s while trying: a slow clause" in answer.stderr
 

@@ -197,8 +197,11 @@ def _show(verdict: Verdict) -> None:
             ("level shown", _shown(verdict)),
             ("clauses", f"{kept} of {len(verdict.findings)} kept"),
             ("deaths between calls", f"{tally.crashes}, and {tally.double_crashes} of a recovery"),
-            ("deaths inside a call", f"{kills.inside} of {kills.kills} kills"),
-            ("a person is asked", f"after {verdict.drill.reviews} of them"),
+            (
+                "deaths inside a call",
+                f"{kills.inside} of {kills.kills} kills" if kills.kills else "none",
+            ),
+            ("a person is asked", f"after {verdict.drill.reviews or 'none'} of them"),
         ]
     )
     if broken:
@@ -222,7 +225,7 @@ def _show_untried(untried: tuple[Untried, ...]) -> None:
     for each in untried:
         together.setdefault((each.why, each.offer), []).append(each.sentence)
     for (why, offer), sentences in together.items():
-        _show_pair("; ".join(sentences), f"{why}; offer {offer}")
+        _show_pair("; ".join(sentences), f"{why}; give it {offer}")
 
 
 def _show_pair(sentence: str, beneath: str) -> None:

@@ -197,9 +197,9 @@ def _problem_of(play: Play, clause: Clause) -> str:
         play.tell(sentence_of(clause), play.seconds_max)
         clause(bench)
     except ConformanceError as error:
-        return str(error) or "it does not hold"
+        return f"not so: {error}"
     except Exception as error:  # noqa: BLE001 - whatever a stranger's adapter raises where it should not
-        return f"{type(error).__name__}: {error!s:.300}"
+        return f"it raises {type(error).__name__}: {error!s:.300}"
     finally:
         bench.close()
     return ""

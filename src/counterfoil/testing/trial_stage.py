@@ -20,7 +20,7 @@ from counterfoil.keys import keyring_of
 from counterfoil.ports import Adapter, Operation
 from counterfoil.settings import Lease, Settings
 from counterfoil.stores.memory import MemoryHeads, MemoryStore
-from counterfoil.testing.adapter_bench import AdapterBench, spec_of
+from counterfoil.testing.adapter_bench import AdapterBench, Call, spec_of
 from counterfoil.testing.clock import VirtualClock
 from counterfoil.testing.crash import SESSIONS_MAX
 from counterfoil.testing.saboteur_kinds import Redeclaring
@@ -101,6 +101,7 @@ class Stage:
     clock: VirtualClock = field(default_factory=VirtualClock)
     store: MemoryStore = field(default_factory=MemoryStore)
     callers: list[Caller] = field(default_factory=list[Caller])
+    _calls: dict[int, Call] = field(default_factory=dict[int, Call])
     _opened: list[Adapter] = field(default_factory=list[Adapter])
 
     def __post_init__(self) -> None:
@@ -139,10 +140,16 @@ class Stage:
         )
         with Keeper(parts).run(task, self.run_id) as run:
             for number in range(1, writes + 1):
-                call = self.bench.write(number)
+                call = self._call(number)
                 run.do(call.kind, **call.arguments)
             run.verify()
             run.finish()
+
+    def _call(self, number: int) -> Call:
+        """Return a write as it was first made: a bench may build it on what it finds."""
+        if number not in self._calls:
+            self._calls[number] = self.bench.write(number)
+        return self._calls[number]
 
     def wait(self) -> None:
         """Let a dead worker's lease end, and its calls."""
