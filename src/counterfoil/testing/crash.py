@@ -329,10 +329,11 @@ def _judge(ending: Ending, whole: Ending, story: _Story, *, may_need_review: boo
 
 
 def _otherwise(ending: Ending, whole: Ending) -> str:
-    pairs = [
-        (name.name, getattr(ending, name.name), getattr(whole, name.name))
-        for name in fields(Ending)
-    ]
+    """Return in what two endings differ, for people."""
+    names = [name.name for name in fields(Ending)]
+    pairs = {name: (getattr(ending, name), getattr(whole, name)) for name in names}
     return "; ".join(
-        f"{name} is {seen}, not {wanted}" for name, seen, wanted in pairs if seen != wanted
+        f"{name} is {'empty' if seen == '' else seen}, not {wanted}"
+        for name, (seen, wanted) in pairs.items()
+        if seen != wanted
     )
