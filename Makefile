@@ -9,8 +9,9 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 LOCK := requirements-dev.lock
 
-# How many test processes. More than the cores only makes crash tests wait for each other.
-WORKERS ?= auto
+# How many test processes: one more than there are cores, since tests of servers wait for leases
+# to end more than half of the time.
+WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 
 # The tool that writes the lock file lives in a folder of its own: the lock does not depend on itself.
 LOCK_VENV := .cache/lock-venv
