@@ -60,8 +60,8 @@ check: setup
 # inherit only the variable, and so do the workers that crash tests start.
 test: check
 	@bash scripts/install-packages $(TEST_PACKAGES)
-	$(BIN)/python -m pytest -n $(WORKERS) --ignore=tests/house
-	PYTHONOPTIMIZE=1 $(BIN)/python -O -m pytest -n $(WORKERS) --ignore=tests/house -k acc-
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --ignore=tests/house
+	PYTHONOPTIMIZE=1 $(BIN)/python -O -m pytest -n $(WORKERS) --dist worksteal --ignore=tests/house -k acc-
 
 soak: setup
 	@bash scripts/install-packages $(SERVER_PACKAGES)
