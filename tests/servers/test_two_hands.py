@@ -67,6 +67,22 @@ def tell(start: Start, urls: Urls) -> Tell:
     return played
 
 
+def test_a_story_is_told_again_in_another_place(
+    tell: Tell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[object] = []
+
+    def was_kept_waiting(story: object) -> bool:
+        heard.append(story)
+        return len(heard) < TELLINGS_MAX
+
+    monkeypatch.setattr("tests.servers.test_two_hands._was_kept_waiting", was_kept_waiting)
+    told = tell("two names", PAIRS[0], SEEDS[0])
+    assert (len(heard), heard[-1]) == (TELLINGS_MAX, told)
+    assert all(isinstance(each, list) for each in heard), heard
+    assert once(told[0])
+
+
 def _was_kept_waiting(story: list[dict[str, Any]] | str) -> bool:
     """Tell whether a worker could not reach its servers for so long that it gave up."""
     if isinstance(story, str):
