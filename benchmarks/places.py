@@ -26,9 +26,13 @@ from counterfoil.local.postgres import LocalPostgres
 from counterfoil.settings import FILE_NAME
 
 SQLITE, POSTGRESQL, ETCD = "sqlite", "postgresql", "etcd"
+ANOTHER = "another postgresql"
+"""A database beside that of the checkpoints."""
+
 PAIRS = (
     (SQLITE, SQLITE),
     (POSTGRESQL, POSTGRESQL),
+    (POSTGRESQL, ANOTHER),
     (SQLITE, POSTGRESQL),
     (POSTGRESQL, ETCD),
     (SQLITE, ETCD),
@@ -68,10 +72,11 @@ class Servers:
     def urls(self, pair: tuple[str, str], folder: Path) -> tuple[str, str]:
         """Return URLs of places that nothing has used."""
         number = next(self._numbers)
-        database = ""
+        urls: dict[str, str] = {}
         if POSTGRESQL in pair:
-            database = self.postgres.create_database(f"bench_{number}")
-        urls = {POSTGRESQL: database}
+            urls[POSTGRESQL] = self.postgres.create_database(f"bench_{number}")
+        if ANOTHER in pair:
+            urls[ANOTHER] = self.postgres.create_database(f"bench_{number}_heads")
         if ETCD in pair:
             urls[ETCD] = self.etcd.url(f"bench-{number}")
         store, heads = pair
@@ -133,6 +138,7 @@ class RawPair:
         makes: dict[str, Callable[[int, bool], Commit]] = {
             SQLITE: self._in_sqlite,
             POSTGRESQL: self._in_postgres,
+            ANOTHER: self._in_postgres,
             ETCD: self._in_etcd,
         }
         store = makes[self._pair[0]](run, True)

@@ -1,12 +1,14 @@
 """A payment in a database: each change and its receipt are one commit, whoever comes twice."""
 
-import sqlite3
 import time
+
+import apsw
 
 import counterfoil as cf
 from counterfoil.adapters.sql import Statement, install_sql, open_sql
 
-with sqlite3.connect("shop.db") as shop:
+shop = apsw.Connection("shop.db")  # in one process a file is opened by apsw alone
+with shop:
     shop.execute("CREATE TABLE account (name TEXT PRIMARY KEY, cents INT CHECK (cents >= 0))")
     shop.execute("CREATE TABLE ledger (payer TEXT, payee TEXT, cents INT)")
     shop.execute("INSERT INTO account VALUES ('ann', 5000), ('bob', 0)")
@@ -70,10 +72,9 @@ def work(run_id: str, payee: str) -> None:
 work("pay-1", "bob")
 work("pay-1", "bob")  # started again: what is settled answers from the record
 work("pay-2", "nobody")  # its second statement meets no row, so its first one is undone
-with sqlite3.connect("shop.db") as shop:
-    for name, cents in shop.execute("SELECT name, cents FROM account ORDER BY name"):
-        print(name, "has", cents)
-    print("entries in the ledger:", shop.execute("SELECT count(*) FROM ledger").fetchone()[0])
+for name, cents in shop.execute("SELECT name, cents FROM account ORDER BY name"):
+    print(name, "has", cents)
+print("entries in the ledger:", shop.execute("SELECT count(*) FROM ledger").get)
 
 # output:
 # pay-1 completed by 3 statements

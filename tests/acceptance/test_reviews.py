@@ -21,7 +21,7 @@ from counterfoil.core.errors import (
     UnavailableError,
 )
 from counterfoil.core.intent import KindSpec
-from counterfoil.core.receipt import LookUp, Receipt, unknown
+from counterfoil.core.receipt import Fence, LookUp, Receipt, unknown
 from counterfoil.core.review import DECISION_TYPE, CaseReason, Decision, Verdict, decision_for
 from counterfoil.core.run import Phase
 from counterfoil.core.trace import Outcome
@@ -459,6 +459,30 @@ def test_a_person_decides_what_a_look_up_cannot_tell(
     at.hand(decided(at, run, Verdict.CONFIRM_DONE))
     run.settle()
     assert (run.state.pending, run.state.writes, at.scene.world.write_count) == (None, 1, 1)
+
+
+@pytest.mark.parametrize(
+    "verdict",
+    [pytest.param(verdict, id=f"C07 {verdict}") for verdict in (Verdict.REPLAN, Verdict.ABORT)],
+)
+def test_a_person_can_give_up_what_nobody_will_ever_know(verdict: Verdict) -> None:
+    class NeverSays(NeverKnows):
+        def forbid(self, run_id: RunId, key: Key, kind: str, fence: Fence) -> LookUp:
+            super().forbid(run_id, key, kind, fence)
+            return self.look_up(run_id, key, kind)
+
+    at = desk(approval_kinds=())
+    run = at.run(wrap=lambda adapter: DiesAfterTheCall(NeverSays(adapter)))
+    run.propose(write(run))
+    with pytest.raises(Killed):
+        run.settle()
+    run = at.run(wrap=NeverSays)
+    with pytest.raises(FrozenError):
+        run.settle()
+    at.hand(decided(at, run, verdict))
+    with suppress(CounterfoilError):
+        run.settle()
+    assert (run.state.case, run.state.pending, at.scene.world.write_count) == (None, None, 1)
 
 
 @pytest.mark.parametrize("count", [pytest.param(0, id="C07 T11")])

@@ -4,6 +4,7 @@ Rows of the acceptance list appear as `acc-034` and `acc-A7`, field cases as `C0
 threats as `T16`; each inside the brackets of a test id, as in `[acc-034 too late]`.
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -38,6 +39,7 @@ def _brackets() -> tuple[str, ...]:
     answer = subprocess.run(
         [sys.executable, "-m", "pytest", "--collect-only", "-q", "--ignore=tests/house"],
         cwd=ROOT,
+        env={name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"},
         check=False,
         capture_output=True,
         text=True,

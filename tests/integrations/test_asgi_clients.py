@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from counterfoil.integrations.asgi import (
 from counterfoil.integrations.asgi.rules import Scope
 from tests.support.asgi_bench import (
     RECEIPTS,
+    UNUSED,
     Service,
     client_of,
     new_key,
@@ -76,6 +77,10 @@ def fresh(path: Path) -> Journal:
     return open_journal(path)
 
 
+def stranger_of(service: Service, headers: Sequence[tuple[str, str]] = ()) -> httpx.Client:
+    return httpx.Client(base_url=service.url, headers=list(headers), trust_env=False, verify=UNUSED)
+
+
 def account(scope: Scope) -> str:
     return ACCOUNTS.get(dict(scope["headers"]).get(b"authorization", b""), "")
 
@@ -100,7 +105,7 @@ def test_strangers_are_not_one_client(running: Running, headers: list[tuple[str,
     service, client = running
     key = new_key()
     post(client, "orders", key)
-    with httpx.Client(base_url=service.url, trust_env=False, headers=headers) as stranger:
+    with stranger_of(service, headers) as stranger:
         answers = [
             post(stranger, "orders", key),
             post(stranger, "orders", new_key()),
@@ -117,7 +122,7 @@ def test_strangers_are_not_one_client(running: Running, headers: list[tuple[str,
 
 def test_a_stranger_is_refused_as_a_problem(running: Running) -> None:
     service, _ = running
-    with httpx.Client(base_url=service.url, trust_env=False) as stranger:
+    with stranger_of(service) as stranger:
         answer = post(stranger, "orders", new_key())
     assert answer.headers["content-type"] == "application/problem+json"
 
@@ -125,7 +130,7 @@ def test_a_stranger_is_refused_as_a_problem(running: Running) -> None:
 def test_a_stranger_may_do_what_needs_no_receipt(running: Running) -> None:
     service, _ = running
     key = new_key()
-    with httpx.Client(base_url=service.url, trust_env=False) as stranger:
+    with stranger_of(service) as stranger:
         answer = stranger.put("/orders", json={"name": key})
     assert (answer.status_code, service.effects("orders", key)) == (201, 1)
 

@@ -1,6 +1,9 @@
 """Services that die at one boundary of a request, and what the next request finds."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack
+from functools import cache
+from typing import Any
 
 import httpx
 import pytest
@@ -30,13 +33,41 @@ LATER_MS = 10**15
 IN_THE_SERVICE = ("before-effect", "before-receipt", "before-commit", "after-commit")
 
 
-@pytest.fixture(scope="module", params=KINDS)
-def mortal(
+@pytest.fixture(scope="module")
+def mortals(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Generator[Service]:
-    folder = tmp_path_factory.mktemp("service")
-    with serving("bare", fresh_place(request, folder), folder, lease_ms=LEASE_MS) as (service, _):
-        yield service
+) -> Generator[Callable[[str], Service]]:
+    """Makes one service for each kind of database."""
+    with ExitStack() as stack:
+
+        @cache
+        def of(kind: str) -> Service:
+            folder = tmp_path_factory.mktemp("service")
+            place = fresh_place(request, folder, kind)
+            service, _ = stack.enter_context(serving("bare", place, folder, lease_ms=LEASE_MS))
+            return service
+
+        yield of
+
+
+@pytest.fixture
+def mortal(request: pytest.FixtureRequest, mortals: Callable[[str], Service]) -> Service:
+    return mortals(request.param)
+
+
+def at(where: str) -> Any:
+    return pytest.param(where, id=where)
+
+
+def at_instants(names: str, both: Sequence[Any], one: Sequence[Any]) -> pytest.MarkDecorator:
+    """Strike the instants `both` on each database, and those of `one` on one of them in turn."""
+    rows: list[Any] = [(kind, row) for kind in KINDS for row in both]
+    rows += [(KINDS[number % len(KINDS)], row) for number, row in enumerate(one)]
+    return pytest.mark.parametrize(
+        f"mortal, {names}",
+        [pytest.param(kind, *row.values, id=f"{row.id} on {kind}") for kind, row in rows],
+        indirect=["mortal"],
+    )
 
 
 def die(service: Service, route: str, key: str, where: str) -> None:
@@ -61,17 +92,16 @@ def settled(client: httpx.Client, route: str, key: str) -> httpx.Response:
     raise AssertionError("the first request is under way for ever")
 
 
-@pytest.mark.parametrize(
+@at_instants(
     "where",
-    [
-        "before claim",
-        "after claim",
-        "before-effect",
-        "before-receipt",
-        "before-commit",
-        "after-commit",
-        "before read",
-        "after read",
+    both=[at("before-commit"), at("after-commit")],
+    one=[
+        at("before claim"),
+        at("after claim"),
+        at("before-receipt"),
+        at("before-effect"),
+        at("before read"),
+        at("after read"),
     ],
 )
 def test_a_receipt_in_the_services_transaction_is_exact(mortal: Service, where: str) -> None:
@@ -87,12 +117,10 @@ def test_a_receipt_in_the_services_transaction_is_exact(mortal: Service, where: 
     )
 
 
-@pytest.mark.parametrize(
-    ("where", "status", "kind"),
-    [
-        pytest.param("before-commit", 404, "no-receipt", id="before the commit"),
-        pytest.param("before read", 200, "", id="after the commit"),
-    ],
+@at_instants(
+    "where, status, kind",
+    both=[pytest.param("before-commit", 404, "no-receipt", id="before the commit")],
+    one=[pytest.param("before read", 200, "", id="after the commit")],
 )
 def test_a_look_up_of_a_dead_request_is_exact_too(
     mortal: Service, where: str, status: int, kind: str
@@ -110,9 +138,10 @@ def test_a_look_up_of_a_dead_request_is_exact_too(
     )
 
 
-@pytest.mark.parametrize(
-    ("where", "effects"),
-    [
+@at_instants(
+    "where, effects",
+    both=[],
+    one=[
         pytest.param("after claim", 0, id="C07 before the effect, nobody can tell"),
         pytest.param("before-effect", 0, id="C07 at the effect, nobody can tell"),
         pytest.param("after-commit", 1, id="C07 after the effect, nobody can tell"),
@@ -131,24 +160,27 @@ def test_a_key_whose_request_died_is_unknown(mortal: Service, where: str, effect
     )
 
 
-def test_a_key_whose_answer_was_kept_is_known(mortal: Service) -> None:
+@at_instants("where", both=[at("after finish")], one=[])
+def test_a_key_whose_answer_was_kept_is_known(mortal: Service, where: str) -> None:
     key = new_key()
-    die(mortal, "orders", key, "after finish")
+    die(mortal, "orders", key, where)
     with client_of(mortal) as client:
         answer = post(client, "orders", key)
     assert (answer.status_code, answer.headers["idempotent-replayed"]) == (201, "true")
 
 
-def test_a_key_that_was_never_claimed_is_free(mortal: Service) -> None:
+@at_instants("where", both=[], one=[at("before claim")])
+def test_a_key_that_was_never_claimed_is_free(mortal: Service, where: str) -> None:
     key = new_key()
-    die(mortal, "orders", key, "before claim")
+    die(mortal, "orders", key, where)
     with client_of(mortal) as client:
         assert (post(client, "orders", key).status_code, mortal.effects("orders", key)) == (201, 1)
 
 
-def test_what_is_repeatable_is_executed_again(mortal: Service) -> None:
+@at_instants("where", both=[at("after-commit")], one=[])
+def test_what_is_repeatable_is_executed_again(mortal: Service, where: str) -> None:
     key = new_key()
-    die(mortal, "repeats", key, "after-commit")
+    die(mortal, "repeats", key, where)
     with client_of(mortal) as client:
         answer = settled(client, "repeats", key)
         again = post(client, "repeats", key)
@@ -159,9 +191,10 @@ def test_what_is_repeatable_is_executed_again(mortal: Service) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("answer", "status", "effects"),
-    [
+@at_instants(
+    "answer, status, effects",
+    both=[],
+    one=[
         pytest.param(Answer(status_code=201, body=b"it did"), 201, 1, id="C07 it happened"),
         pytest.param(None, 201, 1, id="C07 nothing happened"),
     ],

@@ -100,15 +100,16 @@ def test_receipts_outlive_a_crash_of_the_server(fragile: LocalPostgres, tmp_path
 @contextmanager
 def silent(server: LocalPostgres) -> Generator[None]:
     """A server that is there and says nothing, neither old sessions nor to new ones."""
+    os.kill(server.pid, signal.SIGSTOP)  # first and last: no child of it is gone meanwhile
     children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
-    everyone = [server.pid, *map(int, children)]
-    for each in everyone:
-        os.kill(each, signal.SIGSTOP)
+    for child in map(int, children):
+        os.kill(child, signal.SIGSTOP)
     try:
         yield
     finally:
-        for each in everyone:
-            os.kill(each, signal.SIGCONT)
+        for child in map(int, children):
+            os.kill(child, signal.SIGCONT)
+        os.kill(server.pid, signal.SIGCONT)
 
 
 def test_a_server_that_says_nothing_stops_a_request_before_it_is_executed(
@@ -117,9 +118,9 @@ def test_a_server_that_says_nothing_stops_a_request_before_it_is_executed(
     place = fragile.create_database(f"db_{new_key()}")
     install_journal(place)
     opened = open_journal(place)
-    monkeypatch.setattr("counterfoil.integrations.asgi.postgres.SILENCE_SECONDS", 0.3)
-    monkeypatch.setattr("counterfoil.integrations.asgi.postgres.CONNECT_SECONDS", 2)
-    with silent(fragile):
+    with silent(fragile), monkeypatch.context() as patch:
+        patch.setattr("counterfoil.integrations.asgi.postgres.SILENCE_SECONDS", 0.3)
+        patch.setattr("counterfoil.integrations.asgi.postgres.CONNECT_SECONDS", 2)
         refused = asked(served, opened)
     answer = asked(served, opened)
     opened.close()

@@ -30,6 +30,9 @@ NOW_MS = 1_700_000_000_000
 LEASE_MS = 1_000
 RETENTION_MS = 10_000
 GONE_MS = RETENTION_MS + MARGIN_MS
+BLOCKED_SECONDS = 0.1
+"""After which whoever waits for a lock usually does; who comes later finds the same."""
+
 ANSWER = Answer(status_code=201, raw_headers=((b"x-name", b"caf\xe9"),), body=b"\x00\xff")
 OTHER = Answer(status_code=500, body=b"other")
 
@@ -161,7 +164,7 @@ def test_two_who_take_over_a_dead_claim_do_not_both_get_it(journal: Journal, pla
         write_receipt(journal, connection, together, "dead")
         for thread in threads:
             thread.start()
-        threads[0].join(0.2)
+        threads[0].join(BLOCKED_SECONDS)
         connection.execute("ROLLBACK")
         for thread in threads:
             thread.join()
@@ -196,7 +199,7 @@ def test_who_comes_while_a_receipt_is_being_committed_waits_for_it(
         write_receipt(journal, connection, together, "one")
         other = threading.Thread(target=lambda: verdicts.append(overtake(journal)))
         other.start()
-        other.join(0.2)
+        other.join(BLOCKED_SECONDS)
         connection.execute("COMMIT")
         other.join()
     assert verdicts == [Verdict.DONE]
@@ -214,7 +217,7 @@ def test_who_comes_while_a_receipt_is_being_undone_finds_none(
         write_receipt(journal, connection, together, "one")
         other = threading.Thread(target=lambda: verdicts.append(overtake(journal)))
         other.start()
-        other.join(0.2)
+        other.join(BLOCKED_SECONDS)
         connection.execute("ROLLBACK")
         other.join()
     assert verdicts[0] in (Verdict.CLAIMED, Verdict.ABSENT, Verdict.FORBIDDEN)
@@ -230,7 +233,7 @@ def test_a_fence_waits_for_a_receipt_that_is_being_committed(journal: Journal, p
         new = Fence(lease_version=2, nonce="b")
         other = threading.Thread(target=journal.take, args=("c", "run", new))
         other.start()
-        other.join(0.2)
+        other.join(BLOCKED_SECONDS)
         connection.execute("COMMIT")
         other.join()
     assert journal.look_up("c", "key", now_ms=NOW_MS).verdict is Verdict.DONE
@@ -435,15 +438,12 @@ def test_a_receipt_by_another_driver_is_refused(journal: Journal) -> None:
         write_receipt(journal, object(), call(commits=Commits.TOGETHER), "one")
 
 
-def test_a_transaction_that_psycopg_opens_by_itself_will_do(
-    postgres: LocalPostgres, tmp_path: Path
-) -> None:
-    place = fresh_database(postgres)
-    install_journal(place)
-    journal = open_journal(place)
+def test_a_transaction_that_psycopg_opens_by_itself_will_do(postgres_place: str) -> None:
+    install_journal(postgres_place)
+    journal = open_journal(postgres_place)
     together = call(commits=Commits.TOGETHER)
     claim(journal, together, "one")
-    with psycopg.connect(place) as connection:
+    with psycopg.connect(postgres_place) as connection:
         write_receipt(journal, connection, together, "one")
     found = journal.look_up("c", "key", now_ms=NOW_MS).verdict
     journal.close()
@@ -469,12 +469,11 @@ def test_a_schema_has_a_plain_name(schema: str) -> None:
 
 @pytest.mark.parametrize("nth", [1, 2, 3, 4, 5, 6, 7, 8])
 def test_a_claim_whose_answer_is_lost_at_any_point_is_made_once(
-    postgres: LocalPostgres, nth: int
+    postgres: LocalPostgres, postgres_place: str, nth: int
 ) -> None:
-    place = fresh_database(postgres)
-    install_journal(place)
+    install_journal(postgres_place)
     with LossyProxy(postgres.port) as proxy:
-        journal = open_journal(proxy.through(place))
+        journal = open_journal(proxy.through(postgres_place))
         proxy.lose_answer(nth=nth)
         try:
             verdict = claim(journal, call(), "one")
@@ -487,12 +486,11 @@ def test_a_claim_whose_answer_is_lost_at_any_point_is_made_once(
 
 @pytest.mark.parametrize("nth", [1, 2, 3, 4, 5])
 def test_an_answer_that_is_kept_while_the_servers_is_lost_is_kept_once(
-    postgres: LocalPostgres, nth: int
+    postgres: LocalPostgres, postgres_place: str, nth: int
 ) -> None:
-    place = fresh_database(postgres)
-    install_journal(place)
+    install_journal(postgres_place)
     with LossyProxy(postgres.port) as proxy:
-        journal = open_journal(proxy.through(place))
+        journal = open_journal(proxy.through(postgres_place))
         claim(journal, call(), "one")
         proxy.lose_answer(nth=nth)
         try:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from counterfoil.integrations.asgi import Commits, Journal, open_journal
 from counterfoil.integrations.asgi.__main__ import main
@@ -50,6 +51,37 @@ def test_unsettled_keys_are_listed(dead: str, capsys: pytest.CaptureFixture[str]
         "commits": "apart",
         "started_at": "2023-11-14T22:13:20Z",
     }
+
+
+def test_more_keys_than_a_page_are_listed_in_order(
+    dead: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("counterfoil.integrations.asgi.journal.UNSETTLED_MAX", 2)
+    _with(dead, lambda journal: [_claim(journal, number) for number in range(4)])
+    main(["unsettled", dead])
+    shown = [json.loads(line)["attempt"] for line in capsys.readouterr().out.splitlines()]
+    assert shown == ["one", "attempt 0", "attempt 1", "attempt 2", "attempt 3"]
+
+
+def test_a_key_beyond_any_page_can_be_settled(dead: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("counterfoil.integrations.asgi.journal.UNSETTLED_MAX", 1)
+    _with(dead, lambda journal: [_claim(journal, number) for number in range(2)])
+    code = main(["settle", dead, "attempt 1", "--nothing-happened"])
+    assert (code, _with(dead, lambda journal: journal.read("c", "key 1"))) == (0, None)
+
+
+def _claim(journal: Journal, number: int) -> None:
+    """Leave a key open; by pairs they began in the same moment."""
+    call = replace(CALL, key=f"key {number}")
+    started_ms = LONG_AGO_MS + 1 + number // 2
+    journal.claim(call, f"attempt {number}", now_ms=started_ms, lease_ms=1)
+
+
+def test_a_key_is_not_settled_whose_receipt_the_service_commits(place: str) -> None:
+    together = replace(CALL, commits=Commits.TOGETHER)
+    main(["install", place])
+    _with(place, lambda journal: journal.claim(together, "one", now_ms=LONG_AGO_MS, lease_ms=1))
+    assert main(["settle", place, "one", "--status", "201"]) == 2
 
 
 def test_a_key_is_freed_where_nothing_happened(dead: str) -> None:

@@ -28,6 +28,11 @@ TERMS = {
 """Terms of leases that are waited for: longer than a call and its margin, and no longer than
 that; etcd counts in whole seconds."""
 
+STORY_TERMS = {
+    pair: {**terms, "ttl_ms": max(1_500, terms["ttl_ms"])} for pair, terms in TERMS.items()
+}
+"""Terms of stories in which a worker must keep its lease for several calls."""
+
 Start = Callable[..., Any]
 Urls = Callable[[str], dict[str, Any]]
 

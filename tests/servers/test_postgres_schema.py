@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,7 +21,8 @@ from counterfoil.core.errors import (
 )
 from counterfoil.local import postgres as local
 from counterfoil.local.postgres import LocalPostgres
-from counterfoil.stores import postgres_pool
+from counterfoil.stores import postgres as ports
+from counterfoil.stores import postgres_pool, postgres_schema
 from counterfoil.stores.postgres import open_heads, open_inbox, open_joint, open_store
 from counterfoil.testing.store_bench import RUN, checkpoint, created
 from tests.support.postgres import execute, fresh_database
@@ -82,6 +85,37 @@ def test_tables_of_a_later_release_are_refused(postgres: LocalPostgres, part: st
     for create in (True, False):
         with pytest.raises(ConfigError, match="version 2, this release knows 1"):
             opens(url, create=create)
+
+
+@pytest.mark.parametrize(
+    ("later", "version"),
+    [
+        pytest.param("ALTER TABLE {schema}.statement ADD COLUMN more text", 2, id="it works"),
+        pytest.param("ALTER TABLE {schema}.nothing ADD COLUMN more text", 1, id="it fails"),
+    ],
+)
+def test_a_later_script_runs_once_on_what_an_earlier_release_made(
+    postgres: LocalPostgres, monkeypatch: pytest.MonkeyPatch, later: str, version: int
+) -> None:
+    url = fresh_database(postgres)
+    before = open_inbox(url, create=True)
+    before.put(RUN, b"statement")
+    read, ran = postgres_schema.script, list[str]()
+
+    def script(name: str) -> str:
+        ran.append(name)
+        return later if name == "inbox_002" else read(name)
+
+    monkeypatch.setattr(postgres_schema, "script", script)
+    monkeypatch.setattr(ports, "INBOX", replace(ports.INBOX, version=2))
+    for _ in range(2):
+        with suppress(CounterfoilError):
+            open_inbox(url, create=False).close()
+    assert ran == ["inbox_002"] * (1 if version == 2 else 2)
+    kept = "SELECT version FROM counterfoil.counterfoil_schema WHERE name = 'inbox'"
+    assert execute(url, kept) == [(version,)]
+    assert before.pending(RUN, 9) == (b"statement",)  # the earlier release goes on
+    before.close()
 
 
 def test_processes_that_make_tables_at_once_make_them_once(postgres: LocalPostgres) -> None:

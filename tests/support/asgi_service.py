@@ -1,11 +1,8 @@
-"""A service with receipts, as a program: Starlette, FastAPI, or no framework at all.
-
-`python -m tests.support.asgi_service FD SETTINGS` serves on an open socket; `SETTINGS` is
-JSON: framework, place, folder and rules.
-"""
+"""A service with receipts, as a process: Starlette, FastAPI, or no framework at all."""
 
 import asyncio
 import json
+import os
 import socket
 import sys
 from collections.abc import Callable
@@ -234,12 +231,9 @@ def build(settings: dict[str, Any]) -> Any:
             return ReceiptMiddleware(bare(service), journal=journal, rules=rules)
 
 
-def main() -> None:
-    settings = json.loads(sys.argv[2])
+def serve(listener: socket.socket, settings: dict[str, Any]) -> None:
+    """Serve on an open socket, as settings say: framework, place, folder and rules."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
     config = uvicorn.Config(build(settings), log_level="error", lifespan="off")
-    # By its number alone uvicorn takes a socket for a local one, and delays what it sends.
-    uvicorn.Server(config).run(sockets=[socket.socket(fileno=int(sys.argv[1]))])
-
-
-if __name__ == "__main__":
-    main()
+    # With its protocol unsaid, asyncio takes a socket for a local one, and delays what it sends.
+    uvicorn.Server(config).run(sockets=[socket.socket(fileno=listener.detach())])

@@ -2,12 +2,19 @@
 
 import os
 import subprocess
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from counterfoil.adapters.git import GitAdapter, open_git
+import pytest
+
+from counterfoil.adapters.git import GitAdapter, open_git, pushing, refs
+from counterfoil.adapters.git.command import Ran
 from counterfoil.adapters.git.pushing import PROBE, PROBE_TEXT
+from counterfoil.adapters.git.site import Site
 from counterfoil.core.canonical import canonical, digest, normalise
 from counterfoil.core.intent import EnvironmentState
 from counterfoil.core.receipt import Answer, Fence, LookUp, Receipt, Served
@@ -39,6 +46,13 @@ ENVIRONMENT = {
     "GIT_COMMITTER_EMAIL": "else@example.org",
 }
 
+IMPATIENT = {
+    "GIT_CONFIG_COUNT": "1",
+    "GIT_CONFIG_KEY_0": "core.filesRefLockTimeout",
+    "GIT_CONFIG_VALUE_0": "10",
+}
+"""Variables with which git does not wait long for a lock that nobody gives up."""
+
 
 def git(folder: Path, *words: str, given: str = "", **extra: str) -> str:
     """Run git as the user does, and return what it prints."""
@@ -56,6 +70,36 @@ def git(folder: Path, *words: str, given: str = "", **extra: str) -> str:
     return ran.stdout.strip()
 
 
+@contextmanager
+def in_memory() -> Iterator[Path]:
+    """Lend a folder whose files are never written to a disk."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        yield Path(folder)
+
+
+@cache
+def _template(date: str) -> tuple[dict[str, bytes | None], str]:
+    """Return what git makes of a fresh scene, by path, and its first commit."""
+    with in_memory() as place:
+        root, remote = place / "repository", place / "remote.git"
+        git(place, "init", "-q", "--template=", "-b", "main", str(root))
+        (root / "app.py").write_text("broken\n")
+        (root / "docs").mkdir()
+        (root / "docs" / "note.md").write_text("old\n")
+        git(root, "add", "-A")
+        dates = {"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date} if date else {}
+        git(root, "commit", "-q", "-m", "one", **dates)
+        git(root, "branch", "work")
+        git(place, "clone", "-q", "--template=", "--bare", str(root), str(remote))
+        git(root, "remote", "add", "origin", "{url}")
+        git(remote, "remote", "remove", "origin")
+        files = {
+            path.relative_to(place).as_posix(): None if path.is_dir() else path.read_bytes()
+            for path in sorted(place.rglob("*"))
+        }
+        return files, git(root, "rev-parse", "HEAD")
+
+
 class Scene:
     """A repository on its branch main, with a branch work, and a bare remote that has both."""
 
@@ -64,17 +108,14 @@ class Scene:
         self.root = place / "repository"
         self.remote = place / "remote.git"
         self.url = f"file://{self.remote}"
-        git(place, "init", "-q", "--template=", "-b", "main", str(self.root))
-        (self.root / "app.py").write_text("broken\n")
-        (self.root / "docs").mkdir()
-        (self.root / "docs" / "note.md").write_text("old\n")
-        git(self.root, "add", "-A")
-        dates = {"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date} if date else {}
-        git(self.root, "commit", "-q", "-m", "one", **dates)
-        git(self.root, "branch", "work")
-        git(place, "clone", "-q", "--template=", "--bare", str(self.root), str(self.remote))
-        git(self.root, "remote", "add", "origin", self.url)
-        self.first = git(self.root, "rev-parse", "HEAD")
+        files, self.first = _template(date)
+        for name, content in files.items():
+            if content is None:
+                (place / name).mkdir()
+            else:
+                (place / name).write_bytes(content)
+        config = self.root / ".git" / "config"
+        config.write_text(config.read_text().replace("{url}", self.url))
 
     def open(self, **options: Any) -> GitAdapter:
         """Open an adapter."""
@@ -110,9 +151,11 @@ class Scene:
         git(clone, "push", "-q", "--force", "origin", "HEAD:refs/heads/work")
         return git(clone, "rev-parse", "HEAD")
 
-    def commits(self, place: Path | None = None) -> int:
-        """Count the commits of runs on work, in the repository or at the remote."""
-        words = ("rev-list", "--count", "--author=run@example.org", f"{self.first}..{WORK}")
+    def commits(self, place: Path | None = None, ref: str = WORK) -> int:
+        """Count the commits of runs that a ref brought, in the repository or at the remote."""
+        if ref != WORK and not self.at(ref, place):
+            return 0
+        words = ("rev-list", "--count", "--author=run@example.org", f"{self.first}..{ref}")
         return int(git(place or self.root, *words))
 
     def picture(self) -> dict[str, bytes]:
@@ -147,6 +190,18 @@ def push(scene: Scene, number: int = 1, **more: Json) -> dict[str, Json]:
         "expected": at,
         **more,
     }
+
+
+def branch(scene: Scene) -> dict[str, Json]:
+    """Return the arguments of a move of work to a commit ahead."""
+    target = scene.made(scene.first, "ahead")
+    return {"ref": WORK, "target": target, "expected": scene.first}
+
+
+def tag(scene: Scene) -> dict[str, Json]:
+    """Return the arguments of a tag, with an object of its own, on a commit ahead."""
+    target = scene.made(scene.first, "ahead")
+    return {"ref": TAG, "target": target, "message": "first", "tagger": RUNNER}
 
 
 def operation(
@@ -188,20 +243,47 @@ def asked(adapter: Adapter, kind: str, key: Key = KEY, run_id: RunId = RUN) -> L
     return adapter.look_up(run_id, key, kind)
 
 
+class Died(BaseException):
+    """The process is dead here."""
+
+
+def planned_only(scene: Scene, call: Operation, patch: pytest.MonkeyPatch) -> None:
+    """Let a worker die with the call on its desk, before a push leaves or a ref is renamed.
+
+    Within the repository git is dead too, and somebody has removed its locks.
+    """
+    genuine = refs.transaction
+
+    def die(*_: object) -> None:
+        raise Died
+
+    def begin(site: Site, lines: tuple[str, ...], holder: int) -> Ran:
+        ran = genuine(site, lines[:1], holder)
+        if len(lines) > 1:
+            raise Died
+        return ran
+
+    with patch.context() as bent:
+        bent.setattr(pushing, "push", die)
+        bent.setattr(refs, "transaction", begin)
+        with pytest.raises(Died):
+            scene.open().execute(call)
+
+
 def expect_one_end(scene: Scene, call: Operation, *, is_at_remote: bool = False) -> Answer:
     """Hold a scene after a kill to one of its two ends, then to the effect being there once.
 
     A fresh adapter looks, takes the run over and makes the call again.
     """
-    place = scene.remote if is_at_remote else scene.root
+    place, ref = scene.remote if is_at_remote else scene.root, call.arguments["ref"]
     adapter = scene.open()
     found = asked(adapter, call.kind).answer
     assert found in (Answer.FOUND, Answer.ABSENT)
-    assert scene.commits(place) == (found is Answer.FOUND)
+    assert scene.commits(place, ref) == (found is Answer.FOUND)
     adapter.take(RUN, FENCE)
     receipt = adapter.execute(call)
     assert receipt.replayed is (found is Answer.FOUND)
     assert adapter.observe(call.scope).state == receipt.poststate
-    assert scene.commits(place) == 1
+    assert scene.commits(place, ref) == 1
     git(place, "fsck", "--strict")
     return found

@@ -2,9 +2,10 @@
 
 Started as `python -m tests.support.git_worker`. A line `FOLDER HOW AT` makes it fork; the
 child makes the call that lies in `call` of the folder, and the answer is how it ended.
-HOW is `before` or `after`, for a SIGKILL of the process around its git command number AT;
-or `within`, for a SIGKILL of git itself inside the transaction that moves a ref, at the
-place that the folder's own `git` names; or `both`, where the worker dies with that git.
+HOW is `after`, for a SIGKILL of the process behind its git command number AT; or `within`,
+for a SIGKILL of git itself inside the transaction that moves a ref, at the place that the
+folder's own `git` names; or `both`, where the worker dies with that git; or `whole`, for
+no death, with the names of the git commands in `commands` of the folder.
 """
 
 import itertools
@@ -24,6 +25,7 @@ from counterfoil.ports import Operation
 from tests.support.git_scene import NOW_MS
 
 WITHIN = ("within", "both")
+MOVED = (b" refs/heads/", b" refs/tags/")
 
 
 def work(place: Path) -> None:
@@ -40,12 +42,14 @@ def doom(place: Path, how: str, at: int) -> None:
 
     def run(self: Git, *words: str, **options: Any) -> Ran:
         number = next(numbers)
-        if how == "before" and number == at:
-            os.kill(os.getpid(), signal.SIGKILL)
         given = options.get("given", b"")
-        if how in WITHIN and words[0] == "update-ref" and b" refs/heads/" in given:
+        is_move = words[0] == "update-ref" and any(start in given for start in MOVED)
+        if how in WITHIN and is_move:
             self = replace(self, program=str(place / "git"))
         ran = genuine(self, *words, **options)
+        if how == "whole":
+            with (place / "commands").open("a") as file:
+                file.write(f"{words[0]}\n")
         is_last = number == at if how == "after" else how == "both" and ran.code not in (0, 1, 128)
         if is_last:
             os.kill(os.getpid(), signal.SIGKILL)

@@ -169,14 +169,15 @@ def main(variant: str, port: int, place: str, folder: Path) -> None:
 
     faults = rehearsal.judged(forked(rehearse), "unharmed")
     calls: list[str] = json.loads(os.read(reader, 1_000_000))
-    kills = reviews = 0
+    killed_before: list[str] = []
+    reviews = 0
     for number in struck(calls, list(VARIANTS).index(variant)):
         told = story(number + 1)
         code = forked(lambda told=told, number=number: told.worker(Reaper(number)))
         if code != KILLED:
             faults += told.judged(code, f"not killed, for want of a boundary {number}")
             continue
-        kills += 1
+        killed_before.append(calls[number])
         for _ in range(SESSIONS_MAX):
             code = forked(lambda told=told: told.worker(Fate()))
             if code != AGAIN:
@@ -184,9 +185,8 @@ def main(variant: str, port: int, place: str, folder: Path) -> None:
             select.select([], [], [], PAUSE_S)
         reviews += code == REVIEW
         faults += told.judged(code, f"killed before boundary {number}")
-    sys.stdout.write(
-        json.dumps({"calls": calls, "kills": kills, "reviews": reviews, "faults": faults})
-    )
+    report = {"killed_before": killed_before, "reviews": reviews, "faults": faults}
+    sys.stdout.write(json.dumps(report))
 
 
 if __name__ == "__main__":

@@ -74,6 +74,7 @@ class Desk:
             [sys.executable, *flags, "-m", "tests.support.mcp_nursery", self.place, str(fd)],
             cwd=ROOT,
             pass_fds=[fd],
+            stdin=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
 
@@ -96,8 +97,7 @@ class Desk:
     def close(self) -> None:
         self.kill()
         if self._parent is not None:
-            self._parent.kill()
-            self._parent.wait(PATIENCE_SECONDS)
+            self._parent.communicate(timeout=PATIENCE_SECONDS)
         self.listener.close()
         self.nursery.close()
 
@@ -366,8 +366,8 @@ FAR = SEEN | {Trait.CUTS_OFF}
 CANDIDATES = (
     Candidate(name="http deduplicating", way=HTTP, level=Level.DEDUPLICATING, traits=FAR),
     Candidate(
-        name="http deduplicating, shared keys, unwatched",
-        way=HTTP,
+        name="stdio deduplicating, shared keys, unwatched",
+        way=STDIO,
         level=Level.DEDUPLICATING,
         traits=frozenset({Trait.LOSES_ANSWERS, Trait.SHARED_KEYS}),
         more={
@@ -377,7 +377,7 @@ CANDIDATES = (
         },
         is_watched=False,
     ),
-    Candidate(name="http queryable", way=HTTP, level=Level.QUERYABLE, traits=FAR),
+    Candidate(name="stdio queryable", way=STDIO, level=Level.QUERYABLE, traits=SEEN),
     Candidate(name="http blind", way=HTTP, level=Level.BLIND, traits=FAR),
     Candidate(name="stdio deduplicating", way=STDIO, level=Level.DEDUPLICATING, traits=SEEN),
 )

@@ -27,19 +27,23 @@ def relay(path: str, tenant: str) -> None:
         line.recv(1)
 
 
+def end_with_input() -> None:
+    os.read(0, 1)
+    os._exit(0)
+
+
 def nursery(place: str, fd: int) -> None:
-    """Fork a server for each caller, until the listener is shut down."""
+    """Fork a server for each caller, until who started us ends."""
     import asyncio
+    import select
+    import threading
 
     from tests.support import mcp_shop
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with socket.socket(fileno=fd) as listener:
-        while True:
-            try:
-                line, _ = listener.accept()
-            except OSError:
-                return
+        while 0 not in select.select([listener, 0], [], [])[0]:
+            line, _ = listener.accept()
             text, fds, _, _ = socket.recv_fds(line, PIECE, 2)
             if os.fork():
                 line.close()
@@ -49,6 +53,7 @@ def nursery(place: str, fd: int) -> None:
             listener.close()
             try:
                 if len(fds) == 1:
+                    threading.Thread(target=end_with_input, daemon=True).start()
                     line.send(str(os.getpid()).encode())
                     mcp_shop.over_http(place, fds[0])
                 tenant, token, _ = text.decode().split("\n")

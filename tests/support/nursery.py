@@ -14,6 +14,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -27,6 +28,7 @@ from counterfoil.core.errors import (
 )
 from counterfoil.core.run import Phase
 from counterfoil.engine import audit, control
+from counterfoil.engine.parts import Parts
 from counterfoil.keeper import Keeper
 from counterfoil.testing.mortal import Fate, mortal
 from tests.support.workshop import (
@@ -50,6 +52,7 @@ PATIENCE_S = 60
 """No worker is silent for longer, on however busy a machine."""
 
 SESSIONS_MAX = 10
+REACHES_MAX = 10
 DONE, AGAIN, LOST, STOPPED, FAILED = 0, 3, 4, 5, 6
 """Exit codes of a worker."""
 
@@ -192,11 +195,21 @@ def live(
     logging.getLogger("counterfoil.worker").setLevel(logging.INFO)
     try:
         parts = workshop.parts(owner=owner)
+        _reach(parts)
         life(Keeper(mortal(parts, fate) if stops_at_calls else parts), fate)
     except CounterfoilError as error:
         workshop.say(os.getpid(), f"{type(error).__name__}, exit {error.exit_code}: {error}")
         return _code_of(error)
     return DONE
+
+
+def _reach(parts: Parts) -> None:
+    """Get through to the servers before the story begins, however long they let us wait."""
+    for _ in range(REACHES_MAX):
+        with suppress(UnavailableError):
+            parts.heads.read(RUN_ID)
+            parts.store.marked(RUN_ID)
+            return
 
 
 def _code_of(error: CounterfoilError) -> int:

@@ -13,6 +13,10 @@ from msgspec.structs import replace
 from counterfoil.adapters.s3 import Times, open_s3
 from counterfoil.adapters.s3.adapter import S3Adapter
 from counterfoil.adapters.s3.kinds import Terms, kinds
+from counterfoil.adapters.s3.opening import adapter_on
+from counterfoil.adapters.s3.records import Records
+from counterfoil.adapters.s3.site import Site, set_up
+from counterfoil.adapters.s3.wire import Wire, connect
 from counterfoil.core.canonical import digest
 from counterfoil.core.intent import EnvironmentState, KindSpec
 from counterfoil.core.receipt import Fence, LookUp, Receipt
@@ -56,6 +60,9 @@ TERMS = Terms(
     uploads=True,
 )
 SPECS: Mapping[str, KindSpec] = {spec.name: spec for spec in kinds(TERMS)}
+READS_AND_WRITES = ("s3.get", "s3.list", "s3.put", "s3.copy", "s3.delete")
+"""What there is without a folder of uploads."""
+
 GARBLED = (
     Call(kind="s3.get", arguments={}),
     Call(kind="s3.get", arguments={"path": 1}),
@@ -97,8 +104,15 @@ class Scene:
         self._has_files = False
         self._opened: list[S3Adapter] = []
 
-    def open(self, *, direct: bool = False, **options: Any) -> S3Adapter:
-        """Open an adapter."""
+    def open(self, *, direct: bool = False, proves: bool = False, **options: Any) -> S3Adapter:
+        """Open an adapter.
+
+        Args:
+            direct: Not through the proxy.
+            proves: As a program does, which tries out what the service keeps; a service
+                that has been tried out in this process is believed otherwise.
+            options: Of `open_s3`.
+        """
         settings: dict[str, Any] = {
             "endpoint": self.server.endpoint if direct else self.proxy.endpoint,
             "session": self.server.session,
@@ -109,7 +123,9 @@ class Scene:
         if self._has_files:
             settings["uploads"] = self.folder
         given = {"bucket": self.bucket} | settings | options
-        adapter = open_s3(**given)
+        is_known = self.bucket in self.server.proved and not proves
+        adapter = _believing(**given) if is_known else open_s3(**given)
+        self.server.proved.add(self.bucket)
         self._opened.append(adapter)
         return adapter
 
@@ -149,6 +165,16 @@ class Scene:
                     found[path] = answer["Body"].read()
         return found
 
+    @property
+    def etags(self) -> dict[str, str]:
+        """ETags of what stands below the prefix, records aside; at most a page."""
+        answer = self.client.list_objects_v2(Bucket=self.bucket, Prefix=self.prefix)
+        found = {
+            each["Key"].removeprefix(self.prefix): each["ETag"].strip('"')
+            for each in answer.get("Contents", ())
+        }
+        return {path: etag for path, etag in found.items() if not path.startswith(".counterfoil/")}
+
     def versions(self, path: str = "") -> int:
         """Return how many versions and deletions the bucket holds, records aside."""
         answer = self.client.list_object_versions(Bucket=self.bucket, Prefix=self.prefix + path)
@@ -164,6 +190,27 @@ class Scene:
         """Close every adapter."""
         while self._opened:
             self._opened.pop().close()
+
+
+def _believing(
+    *, bucket: str, endpoint: str, session: Any, prefix: str, times: Times, **rest: Any
+) -> S3Adapter:
+    wire = Wire(
+        connect(session, endpoint, bucket, times.request_s),
+        bucket=bucket,
+        request_s=times.request_s,
+    )
+    site = Site(
+        wire=wire,
+        records=Records(wire=wire, prefix=prefix),
+        prefix=prefix,
+        account=rest.get("account", ""),
+        uploads=rest.get("uploads"),
+        part_bytes=rest["part_bytes"],
+        times=times,
+    )
+    set_up(site)
+    return adapter_on(site)
 
 
 @contextmanager
@@ -231,7 +278,11 @@ def traits_of(kind: str) -> frozenset[Trait]:
 
 
 def bench_of(
-    place: Scene, kind: str, wrap: Callable[[Adapter], Adapter] = lambda adapter: adapter
+    place: Scene,
+    kind: str,
+    wrap: Callable[[Adapter], Adapter] = lambda adapter: adapter,
+    *,
+    direct: bool = False,
 ) -> AdapterBench:
     """Return a bench that writes with a kind, and counts what the bucket keeps of it."""
     for number in range(OBJECTS):
@@ -246,7 +297,7 @@ def bench_of(
         disturbances.append(place.put(f"other-{len(disturbances)}.txt", "theirs"))
 
     return AdapterBench(
-        open=lambda: wrap(place.open()),
+        open=lambda: wrap(place.open(direct=direct)),
         write=lambda number: Call(kind=kind, arguments=_arguments(kind, number)),
         count=lambda: place.versions() - before - len(disturbances),
         close=lambda: None,
@@ -255,7 +306,7 @@ def bench_of(
             Call(kind="s3.head", arguments={"path": "other-0.txt"}),
             Call(kind="s3.list", arguments={"path": "."}),
         ),
-        garbled=GARBLED,
+        garbled=tuple(g for g in GARBLED if g.kind in (kind, *READS_AND_WRITES)),
         scope=place.scope,
         traits=traits_of(kind),
         disturb=disturb,

@@ -1,9 +1,10 @@
 """Stands between an adapter and an S3 service, and does to one request what networks do."""
 
+import contextlib
 import http.client
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from enum import Enum, auto
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -99,6 +100,8 @@ class S3Proxy:
         self._armed: list[_Armed] = []
         self._late: list[Request] = []
         self._lock = threading.Lock()
+        self._calm = threading.Condition()
+        self._under_way = 0
         self._is_down = False
 
     def __enter__(self) -> "S3Proxy":
@@ -110,10 +113,10 @@ class S3Proxy:
             disable_nagle_algorithm = True
 
             def serve(self) -> None:
-                try:
+                with proxy._counted(), contextlib.suppress(ConnectionError):
                     proxy._serve(self)
-                except ConnectionError:
-                    self.close_connection = True  # whoever asked is dead
+                    return
+                self.close_connection = True  # whoever asked is dead
 
             do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = serve  # noqa: N815 - the server's
 
@@ -169,6 +172,22 @@ class S3Proxy:
     def effects(self) -> int:
         """Return how many requests with an effect came."""
         return sum(is_signed(path) for _, path in self.seen)
+
+    def wait_until_calm(self) -> None:
+        """Return once no request is on its way to the service."""
+        with self._calm:
+            assert self._calm.wait_for(lambda: not self._under_way, SECONDS_MAX)
+
+    @contextlib.contextmanager
+    def _counted(self) -> Generator[None]:
+        with self._calm:
+            self._under_way += 1
+        try:
+            yield
+        finally:
+            with self._calm:
+                self._under_way -= 1
+                self._calm.notify_all()
 
     def deliver(self) -> list[int]:
         """Hand late requests on, and return the statuses of their answers."""

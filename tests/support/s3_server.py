@@ -38,6 +38,7 @@ class LocalS3:
     Attributes:
         endpoint: Its address.
         environment: What a process needs to be let in.
+        proved: Buckets that adapters of this process have tried out.
     """
 
     def __init__(self) -> None:
@@ -48,6 +49,7 @@ class LocalS3:
             "AWS_EC2_METADATA_DISABLED": "true",
         }
         self.endpoint = ""
+        self.proved: set[str] = set()
         self._folder = Path()
         self._client: Any = None
         self._session: Any = None

@@ -240,7 +240,7 @@ class Place:
 def sqlite_place(folder: Path) -> Place:
     """Return a fresh SQLite file, reached by apsw."""
     path = _made_file(folder)
-    return _file_place(path, f"sqlite:{path}", "named")
+    return _file_place(path, f"sqlite:{path}", "named", lambda text: _by_apsw(path, text))
 
 
 def dbapi_place(folder: Path) -> Place:
@@ -249,7 +249,7 @@ def dbapi_place(folder: Path) -> Place:
     place = Dbapi(
         module=sqlite3, connect=lambda: sqlite3.connect(f"file:{path}?mode=rw", uri=True, timeout=9)
     )
-    return _file_place(path, place, "qmark")
+    return _file_place(path, place, "qmark", lambda text: _by_sqlite3(path, text))
 
 
 def _made_file(folder: Path) -> Path:
@@ -262,15 +262,26 @@ def _made_file(folder: Path) -> Path:
     return path
 
 
-def _file_place(path: Path, target: str | Dbapi, style: str) -> Place:
-    def run(text: str) -> list[tuple[Any, ...]]:
-        db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
-        try:
-            db.set_busy_timeout(9_000)
-            return list(db.execute(text))
-        finally:
-            db.close()
+def _by_apsw(path: Path, text: str) -> list[tuple[Any, ...]]:
+    db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        db.set_busy_timeout(9_000)
+        return list(db.execute(text))
+    finally:
+        db.close()
 
+
+def _by_sqlite3(path: Path, text: str) -> list[tuple[Any, ...]]:
+    db = sqlite3.connect(f"file:{path}?mode=rw", uri=True, timeout=9, isolation_level=None)
+    try:
+        return db.execute(text).fetchall()
+    finally:
+        db.close()
+
+
+def _file_place(
+    path: Path, target: str | Dbapi, style: str, run: Callable[[str], list[tuple[Any, ...]]]
+) -> Place:
     lost: list[bool] = []
     install_sql(target)
     return Place(

@@ -1,7 +1,7 @@
 """A program with one payment in a database, that can be killed right before or after it.
 
 Started as `python -m tests.support.sql_program FOLDER TARGET MOMENT`, where MOMENT is
-"before", "after" or "never". Killed programs hold their lease until its short term ends.
+"before", "after" or "never".
 """
 
 import os
@@ -12,11 +12,10 @@ from pathlib import Path
 import counterfoil as cf
 from counterfoil.core.receipt import Receipt
 from counterfoil.ports import Adapter, Operation
-from counterfoil.settings import Lease, Settings
 from counterfoil.testing.saboteur_adapters import Passing
 from tests.support.sql_bench import NAMES_OF_STATEMENTS, opened_at, write_arguments
 
-TTL_MS, CALL_MS, WAIT_MS = 3_000, 2_000, 60_000
+CALL_MS, WAIT_MS = 10_000, 60_000
 
 TASK = cf.Task(
     id="pay",
@@ -50,9 +49,8 @@ class Doomed(Passing):
 def pay(folder: Path, target: str, moment: str = "never") -> cf.Run:
     """Work on the run to its end."""
     adapter = Doomed(opened_at(target, call_ms=CALL_MS), moment)
-    settings = Settings(lease=Lease(ttl_ms=TTL_MS))
     with (
-        cf.open(folder, settings=settings, adapters=(adapter,)) as keeper,
+        cf.open(folder, adapters=(adapter,)) as keeper,
         keeper.run(TASK, "pay-1", wait_ms=WAIT_MS) as run,
     ):
         run.do("sql.execute", **write_arguments())

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -22,6 +22,7 @@ from counterfoil.core.words import Json, Key
 from tests.support.git_scene import (
     ENVIRONMENT,
     FENCE,
+    IMPATIENT,
     LOCAL,
     MAIN,
     NEWER,
@@ -36,13 +37,20 @@ from tests.support.git_scene import (
     do,
     expect_one_end,
     git,
+    in_memory,
     operation,
 )
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Scene:
-    return Scene(tmp_path)
+def place() -> Iterator[Path]:
+    with in_memory() as place:
+        yield place
+
+
+@pytest.fixture
+def scene(place: Path) -> Scene:
+    return Scene(place)
 
 
 def dirty(scene: Scene) -> None:
@@ -53,12 +61,12 @@ def dirty(scene: Scene) -> None:
     (scene.root / "untracked.txt").write_text("untracked\n")
 
 
-def test_the_id_of_a_commit_follows_from_the_intent_alone(tmp_path: Path) -> None:
-    places = [tmp_path / "one", tmp_path / "other"]
+def test_the_id_of_a_commit_follows_from_the_intent_alone(place: Path) -> None:
+    places = [place / "one", place / "other"]
     made: list[str] = []
-    for place in places:
-        place.mkdir()
-        scene = Scene(place)
+    for folder in places:
+        folder.mkdir()
+        scene = Scene(folder)
         arguments = commit(scene, parent="absent", expected="absent", ref="refs/heads/new")
         scope = {**LOCAL, "refs": ("refs/heads/new",)}
         made.append(do(scene.open(), "git.commit", arguments, scope=scope).result["new"])
@@ -372,7 +380,7 @@ def test_an_index_lock_that_was_left_stops_nobody_and_stays(scene: Scene, row: s
 
 
 def test_a_ref_that_somebody_locked_is_reported_with_age_and_owner(scene: Scene) -> None:
-    adapter = scene.open(now_ms=lambda: NOW_MS)
+    adapter = scene.open(environment=IMPATIENT)
     call = operation(adapter, "git.commit", commit(scene), scope=LOCAL)
     lock = scene.root / ".git" / f"{WORK}.lock"
     lock.write_text("")
@@ -388,7 +396,7 @@ def test_a_ref_that_somebody_locked_is_reported_with_age_and_owner(scene: Scene)
 
 
 def test_a_foreign_lock_that_holds_what_we_would_write_is_left_too(scene: Scene) -> None:
-    adapter = scene.open()
+    adapter = scene.open(environment=IMPATIENT)
     call = operation(adapter, "git.commit", commit(scene), scope=LOCAL)
     new = do(scene.open(), "git.commit", commit(scene), key=Key("other")).result["new"]
     git(scene.root, "update-ref", WORK, scene.first)
@@ -439,6 +447,18 @@ def test_a_disk_that_fails_gets_no_effect_or_one(
         else:
             assert receipt.result["new"] == scene.at(WORK)
     expect_one_end(scene, call)
+
+
+def test_a_trusted_repository_cannot_turn_off_what_makes_it_durable(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git(scene.root, "config", "core.fsync", "none")
+    call = operation(scene.open(), "git.commit", commit(scene), scope=LOCAL)
+    with monkeypatch.context() as patch:
+        doomed(scene, "fsync", "fsync:error=EIO", patch)
+        with pytest.raises(UnavailableError):
+            scene.open(trusts_repository=True).execute(call)
+    assert expect_one_end(scene, call) is Answer.ABSENT
 
 
 def test_records_outlive_what_the_user_does_to_keep_the_repository_small(scene: Scene) -> None:

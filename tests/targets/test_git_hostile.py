@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from tests.support.git_scene import (
     commit,
     do,
     git,
+    in_memory,
     push,
 )
 
@@ -31,8 +33,14 @@ fsmonitor-watchman post-index-change""".split()
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Scene:
-    return Scene(tmp_path)
+def place() -> Iterator[Path]:
+    with in_memory() as place:
+        yield place
+
+
+@pytest.fixture
+def scene(place: Path) -> Scene:
+    return Scene(place)
 
 
 def ran(scene: Scene) -> list[str]:
@@ -146,6 +154,29 @@ def test_hooks_run_where_the_operator_allows_it(scene: Scene) -> None:
     do(scene.open(trusts_repository=True), "git.commit", commit(scene))
     assert set(ran(scene)) == {"hook"}
     assert scene.commits() == 1
+
+
+def test_what_is_promised_whoever_is_trusted_wins_over_every_setting(scene: Scene) -> None:
+    url = "https://host/team/a=b.git"
+    named = {
+        "core.fsync": ("none", "all"),
+        "core.fsyncMethod": ("writeout-only", "fsync"),
+        "fetch.fsckObjects": ("false", "true"),
+        "gc.auto": ("1", "0"),
+        "maintenance.auto": ("true", "false"),
+        f"http.{url}.followRedirects": ("true", "false"),
+    }
+    for name, (theirs, _) in named.items():
+        git(scene.root, "config", name, theirs)
+    hook = scene.root / ".git" / "hooks" / "reference-transaction"
+    hook.parent.mkdir(exist_ok=True)
+    asks = "".join(f"git config '{name}' >> {scene.place}/ran\n" for name in named)
+    hook.write_text(f"#!/bin/sh\n[ $1 = committed ] || exit 0\n{asks}")
+    hook.chmod(0o755)
+    adapter = scene.open(trusts_repository=True, remotes={"origin": url})
+    do(adapter, "git.commit", commit(scene), scope=LOCAL)
+    told = (scene.place / "ran").read_text().split()
+    assert told[: len(named)] == [ours for _, ours in named.values()]
 
 
 @pytest.mark.parametrize("row", [pytest.param("T29", id="T29 the caller's own environment")])
@@ -288,6 +319,14 @@ def test_an_object_that_the_repository_replaces_is_seen_as_it_is(scene: Scene, r
         "remote:path",
         "ftp://host/x",
         "https://user:secret@host/x.git",
+        "https://secret@host/x.git",
+        "https://@host/x.git",
+        "http://host/x.git?access_token=secret",
+        "https://host/x.git#secret",
+        "https://user:sec/secret@host/x.git",
+        "ssh://user:secret@host/x.git",
+        "ssh://user@host/x.git?secret",
+        "git://secret@host/x.git",
         "https://host/x y",
         "file://x\n",
         "",
@@ -299,21 +338,29 @@ def test_a_url_that_is_a_command_a_secret_or_unknown_is_refused(scene: Scene, ur
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "url", ["https://host:8443/x.git", "ssh://git@host/x.git", "git://host/x", "file:///a@b.git"]
+)
+def test_a_url_of_a_host_and_a_path_is_taken(scene: Scene, url: str) -> None:
+    adapter = scene.open(remotes={"origin": url})
+    assert url not in adapter.observe(LOCAL).state.instance
+
+
 @pytest.mark.parametrize("what", ["nothing", "an empty folder"])
-def test_what_is_no_repository_is_refused(tmp_path: Path, what: str) -> None:
-    scene = Scene(tmp_path)
-    scene.root = tmp_path / "none"
+def test_what_is_no_repository_is_refused(place: Path, what: str) -> None:
+    scene = Scene(place)
+    scene.root = place / "none"
     if what == "an empty folder":
         scene.root.mkdir()
     with pytest.raises(ConfigError):
         scene.open()
 
 
-def test_a_repository_in_another_object_format_works_alike(tmp_path: Path) -> None:
-    root = tmp_path / "repository"
-    git(tmp_path, "init", "-q", "--bare", "--object-format=sha256", str(root))
+def test_a_repository_in_another_object_format_works_alike(place: Path) -> None:
+    root = place / "repository"
+    git(place, "init", "-q", "--bare", "--object-format=sha256", str(root))
     scene = Scene.__new__(Scene)
-    scene.place, scene.root, scene.url = tmp_path, root, ""
+    scene.place, scene.root, scene.url = place, root, ""
     arguments = {
         "ref": WORK,
         "parent": "absent",
@@ -332,7 +379,8 @@ def test_a_repository_in_another_object_format_works_alike(tmp_path: Path) -> No
 @pytest.mark.parametrize("row", [pytest.param("T30", id="T30 a remote that talks without end")])
 def test_what_git_says_is_bounded(scene: Scene, row: str, monkeypatch: pytest.MonkeyPatch) -> None:
     program = scene.place / "talker"
-    program.write_text('#!/bin/sh\nif [ "$1" = ls-remote ]; then exec yes; fi\nexec git "$@"\n')
+    says = 'case " $* " in *" ls-remote "*) exec yes;; esac'
+    program.write_text(f'#!/bin/sh\n{says}\nexec git "$@"\n')
     program.chmod(0o755)
     monkeypatch.setattr("counterfoil.adapters.git.shutil.which", lambda _: str(program))
     with pytest.raises(CounterfoilError, match="did not answer"):

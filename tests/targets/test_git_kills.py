@@ -3,8 +3,6 @@
 import shutil
 import subprocess
 import sys
-import tempfile
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -16,23 +14,40 @@ from counterfoil.core.errors import UnavailableError
 from counterfoil.core.receipt import Answer
 from counterfoil.ports import Operation
 from tests.support.git_scene import (
+    IMPATIENT,
     LOCAL,
-    WORK,
+    SCOPE,
     Scene,
+    branch,
     commit,
     expect_one_end,
+    in_memory,
     operation,
     push,
+    tag,
 )
 from tests.support.sources import ROOT
 
 KILLED = -9
-COMMANDS_MAX = 100
-PLACES_MAX = 60
-IN_MEMORY = Path("/dev/shm")
 
-CALLS = "write,fsync,rename,unlink"
-"""Calls of the kernel between which a lock is there, has its content, or becomes a ref."""
+CALLS_OF = {"git.commit": commit, "git.branch": branch, "git.tag": tag, "git.push": push}
+
+CHANGES = ("update-index", "commit-tree", "mktag", "update-ref", "push")
+OTHERS = ("version", "config", "cat-file", "for-each-ref", "ls-tree", "ls-remote", "read-tree")
+OTHERS += ("merge-base", "write-tree", "hash-object")
+"""They read, or leave another object that nothing names, as one of `CHANGES` does too."""
+
+PLACES = ("write 2", "write 3", "write 4", "write 5", "write 6", "write 8", "rename 1")
+PLACES += ("write 9", "rename 2", "rename 3", "write 10")
+"""Calls of the kernel by their number, each after another change: locks are there, have
+their content, all are taken, and become the desk, the reflog, the ref and the receipt."""
+
+UNPROVED = ("write 2", "write 4")
+"""Where the lock of the desk or the ref is there without its content."""
+
+MOVED = ("rename 3", "write 10")
+
+REFUSED = 3
 
 
 class Worker:
@@ -66,86 +81,76 @@ def worker() -> Iterator[Worker]:
 
 @pytest.fixture
 def quick() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as folder:
-        yield Path(folder)
+    with in_memory() as folder:
+        yield folder
 
 
 def _scene(folder: Path, kind: str) -> tuple[Scene, Operation]:
     """Return a fresh scene in a folder, with its call beside it."""
     folder.mkdir()
     scene = Scene(folder)
-    adapter = scene.open()
-    if kind == "git.push":
-        call = operation(adapter, kind, push(scene))
-    else:
-        call = operation(adapter, kind, commit(scene), scope=LOCAL)
+    scope = SCOPE if kind == "git.push" else LOCAL
+    call = operation(scene.open(), kind, CALLS_OF[kind](scene), scope=scope)
     (folder / "call").write_bytes(msgspec.msgpack.encode(call))
     return scene, call
 
 
-@pytest.mark.parametrize("kind", ["git.commit", "git.push"])
-def test_a_worker_killed_between_any_two_git_commands_leaves_one_effect_or_none(
+def _changes(kind: str, worker: Worker, folder: Path) -> list[int]:
+    """Return the numbers of those git commands of a call that change anything."""
+    scene, _ = _scene(folder, kind)
+    assert worker.work(scene, "whole") == 0
+    commands = (scene.place / "commands").read_text().split()
+    assert set(commands) <= {*CHANGES, *OTHERS}
+    return [number for number, command in enumerate(commands) if command in CHANGES]
+
+
+@pytest.mark.parametrize("kind", CALLS_OF)
+def test_a_worker_killed_behind_any_change_that_git_makes_leaves_one_effect_or_none(
     kind: str, worker: Worker, quick: Path
 ) -> None:
-    ends: Counter[Answer] = Counter()
-    moments = [("before", at) for at in range(COMMANDS_MAX)]
-    for how, at in moments:
-        scene, call = _scene(quick / f"{how} {at}".replace(" ", "-"), kind)
-        ended = worker.work(scene, how, at)
-        if how == "before" and ended != KILLED:
-            assert ended == 0
-            del moments[moments.index((how, at)) + 1 :]
-            moments.append(("after", at - 1))
-        else:
-            assert ended == KILLED
-            ends[expect_one_end(scene, call, is_at_remote=kind == "git.push")] += 1
+    ends: list[Answer] = []
+    changes = _changes(kind, worker, quick / "whole")
+    for at in (changes[0] - 1, *changes):
+        scene, call = _scene(quick / f"{at}", kind)
+        assert worker.work(scene, "after", at) == KILLED
+        ends.append(expect_one_end(scene, call, is_at_remote=kind == "git.push"))
         shutil.rmtree(scene.place)
-    assert ends[Answer.ABSENT] > 5
-    assert ends[Answer.FOUND] >= 1
+    assert ends == [Answer.ABSENT] * len(changes) + [Answer.FOUND]
 
 
-def _with_killed_git(scene: Scene, at: int) -> None:
-    """Put a git beside the scene that dies at its n-th call of `CALLS`."""
+def _with_killed_git(scene: Scene, place: str) -> None:
+    """Put a git beside the scene that dies as it enters a call of the kernel."""
     program = scene.place / "git"
-    inject = f"-e trace={CALLS} -e inject={CALLS}:signal=SIGKILL:when={at}"
+    call, number = place.split()
+    inject = f"-e trace={call} -e inject={call}:signal=SIGKILL:when={number}"
     program.write_text(f'#!/bin/sh\nexec strace -f -qq -o /dev/null {inject} git "$@"\n')
     program.chmod(0o755)
 
 
 @pytest.mark.parametrize(
-    "how",
+    ("how", "kind", "places"),
     [
-        pytest.param("within", id="C23 a c git alone"),
-        pytest.param("both", id="C23 a c git and its worker"),
+        pytest.param("within", "git.commit", PLACES[::2], id="C23 a c git alone, a commit"),
+        pytest.param("both", "git.commit", PLACES[1::2], id="C23 a c git and worker, a commit"),
+        pytest.param("within", "git.tag", PLACES[2::7], id="C23 a c git alone, a tag"),
+        pytest.param("both", "git.branch", PLACES[7:10], id="C23 a c git and worker, a branch"),
     ],
 )
 def test_a_git_killed_within_its_transaction_leaves_one_effect_or_none(
-    how: str, worker: Worker, quick: Path
+    how: str, kind: str, places: tuple[str, ...], worker: Worker, quick: Path
 ) -> None:
-    ends: Counter[str] = Counter()
-    for at in range(1, PLACES_MAX):
-        scene, call = _scene(quick / str(at), "git.commit")
-        _with_killed_git(scene, at)
-        ended = worker.work(scene, how)
-        if how == "both" and ended == 0:
-            break
-        is_whole = ended == 0 and not (scene.root / ".git/counterfoil/aside").exists()
-        if is_whole and not _own_locks(scene):
-            break
-        ends[str(ended)] += 1
-        for lock in _unproved(scene):
-            ends["unproved"] += 1
+    for place in places:
+        scene, call = _scene(quick / place.replace(" ", "-"), kind)
+        _with_killed_git(scene, place)
+        is_moved = place in MOVED
+        assert worker.work(scene, how) == (KILLED if how == "both" else 0 if is_moved else REFUSED)
+        unproved = [place] if place in UNPROVED else []
+        for lock, _ in zip(_unproved(scene), unproved, strict=True):
             _expect_left_alone(scene, call, lock)
             lock.unlink()
-        expect_one_end(scene, call)
-        assert not (scene.root / f".git/{WORK}.lock").exists()
+        assert expect_one_end(scene, call) is (Answer.FOUND if is_moved else Answer.ABSENT)
+        assert not (scene.root / f".git/{call.arguments['ref']}.lock").exists()
         shutil.rmtree(scene.place)
-    assert sum(ends.values()) > 8
-    assert ends["unproved"] == 2
-
-
-def _own_locks(scene: Scene) -> list[Path]:
-    return list((scene.root / ".git/refs/counterfoil").rglob("*.lock"))
 
 
 def _unproved(scene: Scene) -> list[Path]:
@@ -156,7 +161,7 @@ def _unproved(scene: Scene) -> list[Path]:
 
 def _expect_left_alone(scene: Scene, call: Operation, lock: Path) -> None:
     """Hold the adapter to reporting a lock that it cannot prove to be its own."""
-    adapter = scene.open()
+    adapter = scene.open(environment=IMPATIENT)
     with pytest.raises(UnavailableError, match=rf"{lock.name} is \d+ s old and belongs to"):
         adapter.execute(call)
     assert lock.exists()

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from counterfoil.adapters.git import pushing
+from counterfoil.adapters.git.command import Ran
 from counterfoil.core.errors import (
     ContractError,
     CounterfoilError,
@@ -41,7 +42,9 @@ from tests.support.git_scene import (
     do,
     expect_one_end,
     git,
+    in_memory,
     operation,
+    planned_only,
     push,
 )
 from tests.support.sources import ROOT
@@ -50,8 +53,14 @@ HOOK = "#!/bin/sh\ntouch {place}/landed\nwhile [ ! -e {place}/go ]; do sleep 0.0
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Scene:
-    return Scene(tmp_path)
+def place() -> Iterator[Path]:
+    with in_memory() as place:
+        yield place
+
+
+@pytest.fixture
+def scene(place: Path) -> Scene:
+    return Scene(place)
 
 
 @pytest.fixture
@@ -157,7 +166,7 @@ def test_a_receipt_is_fetched_where_it_is_no_longer_at_hand(
 def killed_push(scene: Scene, call: Operation) -> None:
     """Start the call in another process, and kill it once the remote has moved."""
     (scene.place / "call").write_bytes(msgspec.msgpack.encode(call))
-    line = f"{scene.place} before 9999\n"
+    line = f"{scene.place} whole 0\n"
     with subprocess.Popen(
         [sys.executable, "-m", "tests.support.git_worker"],
         cwd=ROOT,
@@ -246,22 +255,6 @@ def test_a_remote_that_moved_elsewhere_is_for_a_person_and_never_forced(
     assert scene.at(WORK, scene.remote) == theirs
 
 
-class Died(BaseException):
-    """The process is dead here."""
-
-
-def planned_only(scene: Scene, call: Operation, patch: pytest.MonkeyPatch) -> None:
-    """Let a worker die right before its push leaves, with the push on its desk."""
-
-    def die(*_: object) -> None:
-        raise Died
-
-    with patch.context() as bent:
-        bent.setattr(pushing, "push", die)
-        with pytest.raises(Died):
-            scene.open().execute(call)
-
-
 def test_a_remote_whose_git_was_killed_between_ref_and_receipt_gets_its_receipt(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -322,7 +315,9 @@ def test_a_push_that_takes_too_long_is_unknown_and_then_found(scene: Scene) -> N
     with pytest.raises((UnknownOutcomeError, UnavailableError)):
         adapter.execute(call)
     (scene.place / "go").touch()
-    assert expect_one_end(scene, call, is_at_remote=True) is Answer.FOUND
+    has_landed = (scene.place / "landed").exists()
+    found = expect_one_end(scene, call, is_at_remote=True)
+    assert found is (Answer.FOUND if has_landed else Answer.ABSENT)
 
 
 def test_a_remote_that_is_down_is_unavailable_and_nothing_happened(
@@ -471,15 +466,48 @@ def test_the_same_key_with_another_intent_is_a_conflict_at_the_remote(scene: Sce
     assert remote_count(scene) == 1
 
 
-@pytest.mark.parametrize("row", [pytest.param("T27", id="T27 a redirect to another host")])
+@pytest.mark.parametrize(
+    "trusts",
+    [
+        pytest.param(False, id="T27 a redirect to another host"),
+        pytest.param(True, id="T27 one that a trusted repository would follow"),
+    ],
+)
 def test_a_remote_that_sends_us_elsewhere_is_not_followed(
-    scene: Scene, server: GitServer, row: str
+    scene: Scene, server: GitServer, trusts: bool
 ) -> None:
+    for name in ("http.followRedirects", f"http.{scene.url}.followRedirects"):
+        git(scene.root, "config", name, "true")
     with served(scene.place) as other:
         server.redirects_to = other.url
         with pytest.raises(UnavailableError):
-            scene.open().observe(SCOPE)
+            scene.open(trusts_repository=trusts).observe(SCOPE)
         assert other.asked == []
+
+
+@pytest.mark.parametrize("how", ["plain", "a setting with a secret"])
+def test_what_git_says_of_a_remote_is_told_without_its_url(
+    scene: Scene, server: GitServer, how: str
+) -> None:
+    secret = server.url.replace("://", "://user:secret@")
+    if how != "plain":
+        git(scene.root, "config", f"url.{secret}/.insteadOf", f"{server.url}/")
+    adapter = scene.open(trusts_repository=how != "plain")
+    call = operation(adapter, "git.push", push(scene))
+    server.refuses = True
+    with pytest.raises(UnavailableError, match="503") as caught:
+        adapter.execute(call)
+    reason = asked(adapter, "git.push").reason
+    assert "503" in reason
+    for text in (repr(caught.value), reason):
+        assert "secret" not in text
+        assert "://" not in text
+
+
+def test_what_a_remote_says_as_it_refuses_is_told_without_urls() -> None:
+    line = b"!\ta:b\t[remote rejected] (see https://user:secret@host/rules)\n"
+    reasons = pushing._refusals(Ran(code=1, out=line, trouble=""), 1)
+    assert reasons == "[remote rejected] (see (a URL)"
 
 
 def test_a_password_comes_by_a_program_and_stands_in_no_record(

@@ -179,6 +179,14 @@ def test_the_client_that_the_service_knows_is_the_account(at: Door) -> None:
     assert after.instance == before.instance
 
 
+def test_who_is_not_named_has_no_receipts(at: Door) -> None:
+    nameless = changed(declared(at), headers=None)
+    adapter = at.open(nameless)
+    with pytest.raises(UnavailableError, match="400 urn:counterfoil:missing-client"):
+        adapter.observe({})
+    assert adapter.look_up(RUN, KEY, "orders.create").answer is Answer.UNKNOWN
+
+
 def test_a_receipt_is_of_the_account_that_was_observed(at: Door) -> None:
     adapter, bench = opened(at)
     sent = operation(bench, adapter, bench.write(1))

@@ -20,7 +20,9 @@ from counterfoil.core.intent import Action
 from counterfoil.core.reconcile import RETENTION_MARGIN_MS
 from counterfoil.core.review import CaseReason
 from counterfoil.core.run import Phase
+from counterfoil.core.trace import Outcome
 from counterfoil.core.words import Level
+from counterfoil.engine import audit
 from counterfoil.keeper import Keeper
 from tests.support.http_bench import ASGI, DAY_MS, STDLIB, Shop, running
 from tests.support.http_scene import (
@@ -35,6 +37,7 @@ from tests.support.http_scene import (
     skus,
     staged,
 )
+from tests.support.killing import outcomes
 from tests.support.stages import TTL_MS, Backend, PlayStage
 
 IN_FLIGHT_MS = 60_000
@@ -250,6 +253,7 @@ def test_a_call_that_outlives_its_worker_is_one_order(case: str, stdlib: Shop) -
                 stage.work(stage.parts())
             assert skus(at) == ()
         at.fault("go", f"{at.tenant}/go")
+        at.wait_for_order()
         patiently(stage)
         assert skus(at) == ("A-1",)
 
@@ -277,6 +281,9 @@ def test_a_second_caller_meanwhile_makes_no_call(level: Level, stdlib: Shop) -> 
 
 # ---------------------------------------------------------------- calls that land late
 
+LOOKS = (Outcome.ASKED, Outcome.RESENT, Outcome.RECONCILED)
+"""What the trace says of a look-up: nothing certain, sent again, or found."""
+
 
 @at_level(Level.QUERYABLE, "C28 it lands late")
 def test_not_found_while_it_may_still_land_is_not_sent_again(level: Level, stdlib: Shop) -> None:
@@ -295,6 +302,11 @@ def test_not_found_while_it_may_still_land_is_not_sent_again(level: Level, stdli
         stage.backend.clock.advance(IN_FLIGHT_MS)
         stage.work(stage.parts())
         assert (skus(at), at.proxy.writes()) == (("A-1",), 1)
+        assert [outcome for outcome in outcomes(stage) if outcome in LOOKS] == [
+            Outcome.ASKED,
+            Outcome.ASKED,
+            Outcome.RECONCILED,
+        ]
 
 
 @at_level(Level.QUERYABLE, "C28 (l) the listing lags")
@@ -340,6 +352,11 @@ def test_what_never_arrived_is_sent_once_more_after_the_bound(level: Level, stdl
         stage.backend.clock.advance(IN_FLIGHT_MS + TTL_MS)
         stage.work(stage.parts())
         assert (skus(at), at.proxy.writes()) == (("A-1",), 2)
+        looks = [event for _, event in audit.events(stage.parts(), stage.run_id)]
+        assert [event.reason for event in looks if event.outcome in LOOKS] == [
+            "the look-up said absent: an earlier call may still land",
+            "the look-up said absent",
+        ]
 
 
 @at_level(Level.QUERYABLE, "C28 no bound")

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from counterfoil.adapters.mcp import receipts
+from counterfoil.adapters.mcp.listing import Listing, pinned
 from counterfoil.adapters.mcp.site import Result
 from counterfoil.core.errors import (
     FrozenError,
@@ -257,3 +258,11 @@ def test_a_full_server_that_is_blind_goes_to_a_person(desk: Desk) -> None:
         assert run.case is not None
         assert (run.phase, run.case.reason) == (Phase.NEEDS_REVIEW, CaseReason.OUTCOME_UNKNOWN)
         assert (titles(at), at.calls("plain_ticket")) == ((), 1)
+
+
+def test_long_addresses_with_one_beginning_are_two_environments() -> None:
+    shown = Listing(tools={}, pin="0" * 32)
+    long = "https://" + "a" * 200
+    names = {pinned(base, shown) for base in (long + "1", long + "2", "https://a")}
+    assert len(names) == 3
+    assert max(map(len, names)) <= len("https://") + 175

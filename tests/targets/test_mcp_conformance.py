@@ -32,11 +32,11 @@ CAUGHT: list[tuple[str, Callable[[Adapter], Adapter], Clause]] = [
     ("stdio deduplicating", saboteurs.FoldsKeys, calls.odd_keys_are_kept_apart),
     ("stdio deduplicating", saboteurs.ObservesFromMemory, keys.a_disturbance_is_observed),
     (
-        "http queryable",
+        "http deduplicating",
         saboteurs.AbsentOnError,
         calls.an_unreachable_target_is_unknown_and_not_absent,
     ),
-    ("http queryable", saboteurs.FoundForEverybody, calls.another_runs_receipt_is_not_ours),
+    ("stdio queryable", saboteurs.FoundForEverybody, calls.another_runs_receipt_is_not_ours),
 ]
 
 

@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 import boto3
 import pytest
 from botocore.awsrequest import AWSRequest
+from botocore.loaders import Loader
+from botocore.session import Session as BotocoreSession
 from msgspec.structs import replace
 
 import counterfoil as cf
@@ -145,7 +147,7 @@ def test_a_setting_that_cannot_be_used_is_named(
     options: dict[str, Any], told: str, place: Scene
 ) -> None:
     with pytest.raises(ConfigError, match=told):
-        place.open(**options)
+        place.open(proves=True, **options)
 
 
 @pytest.mark.parametrize("region", ["us-east-1", "eu-west-1", "us-gov-west-1", "cn-north-1"])
@@ -154,9 +156,8 @@ def test_calls_and_questions_go_to_one_endpoint_of_aws(
     region: str, bucket: str, place: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://elsewhere.example")
-    wire = Wire(
-        connect(boto3.Session(region_name=region), None, bucket, 5), bucket=bucket, request_s=5
-    )
+    session = boto3.Session(botocore_session=_with_models(), region_name=region)
+    wire = Wire(connect(session, None, bucket, 5), bucket=bucket, request_s=5)
     signed = wire.sign("put_object", 5, Key="a b/ä", IfNoneMatch="*")
     suffix = ".amazonaws.com" + (".cn" if region.startswith("cn-") else "")
     for url in (wire.endpoint, signed.url):
@@ -175,7 +176,7 @@ def test_wrong_credentials_are_refused_when_it_is_opened(
 ) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
     with pytest.raises(ConfigError, match="403"):
-        place.open(session=None)
+        place.open(proves=True, session=None)
 
 
 def test_missing_credentials_are_said(place: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,7 +185,7 @@ def test_missing_credentials_are_said(place: Scene, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nowhere")
     monkeypatch.setenv("AWS_CONFIG_FILE", "/nowhere")
     with pytest.raises(ConfigError, match="no credentials"):
-        place.open(session=None)
+        place.open(proves=True, session=None)
 
 
 TRIED_OUT = (
@@ -210,14 +211,14 @@ def test_a_service_that_breaks_what_is_relied_on_is_refused(
     is_late = what == "call after its deadline"
     said = f"takes a signed {what}" if is_late else f"ignores the condition of a {what}"
     with pytest.raises(ConfigError, match=said) as caught:
-        place.open(uploads=place.folder)
+        place.open(proves=True, uploads=place.folder)
     assert ("without a folder of uploads" in str(caught.value)) == what.startswith("upload")
 
 
 def test_a_deadline_that_is_ignored_shows_by_the_condition_too(place: Scene) -> None:
     place.proxy.arm(Answer(412, "PreconditionFailed"), _is_probe, spared=1)
     with pytest.raises(ConfigError, match="after its deadline"):
-        place.open()
+        place.open(proves=True)
 
 
 @pytest.mark.parametrize(
@@ -240,16 +241,16 @@ def test_a_service_that_does_not_say_what_it_keeps_is_not_relied_on(
 ) -> None:
     place.proxy.arm(answer, _is_probe, spared=number)
     with pytest.raises(error, match=TRIED_OUT[number]):
-        place.open(uploads=place.folder)
+        place.open(proves=True, uploads=place.folder)
 
 
 def test_a_bucket_without_uploads_is_not_asked_for_them(place: Scene) -> None:
     place.proxy.arm(TAKEN, _is_probe, spared=TRIED_OUT.index("upload if absent"))
-    place.open()
+    place.open(proves=True)
 
 
 def test_trying_out_leaves_no_upload(place: Scene) -> None:
-    place.open(uploads=place.folder)
+    place.open(proves=True, uploads=place.folder)
     assert place.uploads() == []
 
 
@@ -413,6 +414,16 @@ def test_an_unknown_kind_is_refused(place: Scene) -> None:
     sent = replace(called(place, adapter, "put", path="a", content=""), kind="s3.nothing")
     with pytest.raises(ContractError):
         adapter.execute(sent)
+
+
+MODELS = Loader()
+"""What is known of services, read once."""
+
+
+def _with_models() -> BotocoreSession:
+    core = BotocoreSession()
+    core.register_component("data_loader", MODELS)
+    return core
 
 
 def _is_probe(request: Request) -> bool:

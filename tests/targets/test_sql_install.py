@@ -5,7 +5,9 @@ import re
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import apsw
@@ -13,6 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from counterfoil.adapters.sql import Dbapi, Statement, install_sql, open_sql
+from counterfoil.adapters.sql.sqlite import OPEN_FILES
 from counterfoil.cli import app
 from counterfoil.core.errors import ConfigError, UnavailableError
 from counterfoil.core.words import Key
@@ -173,6 +176,41 @@ def test_a_command_installs_and_says_what_it_did(file: str) -> None:
     assert kept == {**made, "made": []}
     told = runner.invoke(app, ["adapters", "sql", "install", file])
     assert "nothing changed" in told.stdout
+
+
+def by_sqlite3(path: Path) -> Callable[[], None]:
+    db = sqlite3.connect(path)
+    db.execute("SELECT count(*) FROM sqlite_master").fetchall()
+    return db.close
+
+
+def plainly(path: Path) -> Callable[[], None]:
+    return path.open("rb").close
+
+
+@pytest.mark.skipif(not OPEN_FILES.exists(), reason="only Linux tells which files are open")
+@pytest.mark.parametrize("opens", [by_sqlite3, plainly])
+def test_a_file_that_is_open_by_other_means_is_refused(
+    opens: Callable[[Path], Callable[[], None]], file: str
+) -> None:
+    """Whoever closes it drops the locks of this whole process, in the middle of a change."""
+    install_sql(file)
+    close = opens(Path(file.removeprefix("sqlite:")))
+    for act in (
+        lambda: install_sql(file),
+        lambda: open_sql(file, statements=KNOWN, now_ms=lambda: NOW_MS).close(),
+    ):
+        with pytest.raises(ConfigError, match="other means than apsw"):
+            act()
+    close()
+    open_sql(file, statements=KNOWN, now_ms=lambda: NOW_MS).close()
+
+
+def test_a_file_may_be_open_by_apsw_many_times(file: str) -> None:
+    install_sql(file)
+    with closing(apsw.Connection(file.removeprefix("sqlite:"))) as db:
+        db.execute("SELECT count(*) FROM sqlite_master").fetchall()
+        open_sql(file, statements=KNOWN, now_ms=lambda: NOW_MS).close()
 
 
 def test_a_driver_of_the_users_installs_too(file: str) -> None:

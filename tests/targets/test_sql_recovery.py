@@ -25,7 +25,7 @@ from tests.support.stages import Backend, Form, PlayStage, closing
 pytest_plugins = ["tests.support.postgres"]
 
 SECONDS_MAX = 60
-SHARE = 0.2
+SHARES = {Form(merges=True): 0.15, Form(merges=False): 0.05}
 """Of the instants of recoveries, how many are tried with a second death."""
 
 
@@ -66,16 +66,16 @@ def staged(backend: Backend, form: Form, places: Callable[[], Place]) -> Generat
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("form", [Form(merges=True), Form(merges=False)], ids=lambda f: f.name)
+@pytest.mark.parametrize("form", SHARES, ids=lambda form: form.name)
 def test_no_crash_changes_the_outcome(form: Form, tmp_path: Path) -> None:
     """Before and after each call of a port, and again in a share of the recoveries."""
     numbers, backend = itertools.count(), Backend()
     tally = enumerate_crashes(
         lambda: staged(backend, form, lambda: sqlite_place(tmp_path / str(next(numbers)))),
-        second_deaths=SHARE,
+        second_deaths=SHARES[form],
     )
     assert (tally.crashes, tally.reviews) == (len(tally.calls) + 1, 0)
-    assert tally.double_crashes > tally.crashes
+    assert tally.double_crashes > 0
 
 
 @pytest.fixture

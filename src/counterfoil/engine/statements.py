@@ -170,6 +170,8 @@ def _make_impossible(ledger: Ledger, text: str, rules: Rules) -> None:
     answer = acting.forbid(ledger, case.pending)
     if decision.verdict is Verdict.ABORT and answer.answer is not Answer.FOUND:
         return
+    if answer.answer is Answer.UNKNOWN and answer.is_final:
+        return  # nobody will ever know; a person has decided so
     if answer.answer is Answer.UNKNOWN:
         raise UnavailableError(f"the old key cannot be made impossible: {answer.reason}")
     if answer.answer is not Answer.ABSENT:

@@ -1,50 +1,32 @@
-"""Put a stranger's adapter on trial: its clauses, and a crash at every instant of a run.
+"""Put a stranger's adapter on trial: its clauses, and a run that dies at every instant.
 
 The bench opens the adapter on a fresh target and counts effects there. What the adapter
-claims is compared with what was seen, and it is shown the strongest level that both bear
-out. Nothing is shown where the crash drill finds an effect twice, or none.
+claims is compared with what was seen, and it is shown the strongest level that was borne
+out: by clauses that were tried, and by a crash drill at that very level.
 """
 
-from collections.abc import Callable, Generator, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
 
-from counterfoil.adapters.function import Call as Given
-from counterfoil.adapters.function import Effects
-from counterfoil.compose import wire
-from counterfoil.core.errors import CounterfoilError
-from counterfoil.core.intent import KindSpec
-from counterfoil.core.task import Budgets, Policy, Task, Verification
-from counterfoil.core.words import Level, RunId
-from counterfoil.engine.parts import Parts
-from counterfoil.keeper import Keeper
-from counterfoil.keys import keyring_of
+from counterfoil.core.words import Level
 from counterfoil.ports import Adapter
-from counterfoil.settings import Settings
-from counterfoil.stores.memory import MemoryHeads, MemoryStore
-from counterfoil.testing.adapter_bench import AdapterBench, Trait, spec_of
-from counterfoil.testing.clock import VirtualClock
-from counterfoil.testing.conformance_adapters import ADAPTER_CLAUSES, clauses_for
-from counterfoil.testing.crash import Tally, enumerate_crashes
+from counterfoil.testing.adapter_bench import AdapterBench
+from counterfoil.testing.conformance_adapters import Clause
+from counterfoil.testing.crash import Tally
 from counterfoil.testing.expect import ConformanceError
+from counterfoil.testing.trial_claim import Untried, claim_of, levels_of, sentence_of
+from counterfoil.testing.trial_drill import Kills, die_between_calls, die_inside_calls
+from counterfoil.testing.trial_stage import MakeBench, Play, Tell
 
-WRITES = 2
-"""Effects of the run that is killed: a first one, and one that follows another."""
-
-RUN = RunId("trial")
-CHECK = "trial.check"
 SECOND_DEATHS = 0.1
 
-WANTED: dict[Level, frozenset[Trait]] = {
-    Level.TRANSACTIONAL: frozenset({Trait.KEYED, Trait.FENCING, Trait.ASKABLE}),
-    Level.DEDUPLICATING: frozenset({Trait.KEYED, Trait.ASKABLE}),
-    Level.CONDITIONAL: frozenset({Trait.ASKABLE, Trait.CHECKS_PRESTATE}),
-    Level.QUERYABLE: frozenset({Trait.ASKABLE}),
-    Level.BLIND: frozenset(),
-}
-"""What a level rests on, from the strongest to the weakest."""
+ANSWER_S = 5.0
+"""What a clause or a run may take beside its calls."""
 
-MakeBench = Callable[[], AdapterBench]
+CALLS_MAX = 20
+"""Calls of one clause or one run, and a few more."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,6 +42,34 @@ class Finding:
     problem: str
 
 
+class Outcome(Enum):
+    """What a trial comes to, in one word or a few."""
+
+    HELD = "held"
+    PARTLY_TRIED = "partly tried"
+    NOT_HELD = "not held"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Drill:
+    """What deaths of a run came to.
+
+    Attributes:
+        tally: Those between its calls.
+        kills: Those inside a call.
+        problem: What was found; empty where nothing.
+    """
+
+    tally: Tally
+    kills: Kills
+    problem: str
+
+    @property
+    def reviews(self) -> int:
+        """Deaths after which a person was asked."""
+        return self.tally.reviews + self.kills.reviews
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
     """What a trial came to.
@@ -69,12 +79,9 @@ class Verdict:
         kind: The kind that the bench writes with.
         claimed: Level that the adapter declares for it.
         shown: Strongest level that was borne out; None where not even `blind` was.
-        findings: Each clause that applies, in order.
-        untested: Clauses that the bench cannot put to the test.
-        crashes: Deaths at instants of the run.
-        double_crashes: Deaths of a recovery, after one of those.
-        reviews: Deaths after which a person was asked.
-        crash_problem: What the crash drill found; empty where nothing.
+        findings: Each clause that was tried, in order.
+        untried: What was not, though it belongs to the claim.
+        drill: What deaths came to, at the level that is claimed.
     """
 
     adapter: str
@@ -82,59 +89,91 @@ class Verdict:
     claimed: Level
     shown: Level | None
     findings: tuple[Finding, ...]
-    untested: tuple[str, ...]
-    crashes: int
-    double_crashes: int
-    reviews: int
-    crash_problem: str
+    untried: tuple[Untried, ...]
+    drill: Drill
 
     @property
-    def holds(self) -> bool:
-        """Whether the adapter is what it claims to be."""
+    def outcome(self) -> Outcome:
+        """Whether the adapter is what it claims to be, and all of the claim was tried."""
         is_broken = any(finding.problem for finding in self.findings)
-        return self.shown is self.claimed and not is_broken
+        if self.shown is not self.claimed or is_broken:
+            return Outcome.NOT_HELD
+        return Outcome.PARTLY_TRIED if self.untried else Outcome.HELD
+
+
+def tell_nobody(what: str, within_s: float) -> None:
+    """Hear what is being tried, and keep it."""
 
 
 def try_adapter(
     make_bench: MakeBench,
     *,
     second_deaths: float = SECOND_DEATHS,
-    tell: Callable[[str], None] = lambda _: None,
+    tell: Tell = tell_nobody,
 ) -> Verdict:
-    """Hold an adapter to the clauses of its level, and kill a run at each of its calls.
+    """Hold an adapter to the clauses of its level, and kill a run between and inside its calls.
 
     Args:
         make_bench: Opens a bench over a fresh target; it is called once for each clause
-            and each crash, and each bench is closed again.
+            and each death, and each bench is closed again.
         second_deaths: Share of a recovery's instants to die at again, 0 to 1.
-        tell: Hears what is being tried.
+        tell: Hears what is being tried, and within how many seconds it must end; 0 while
+            the bench sets a target up, for which nothing is declared.
 
     Raises:
         ConformanceError: The bench does not fit its adapter.
         CounterfoilError: What the adapter said before the first clause.
+        Exception: Whatever the bench raised.
     """
+    tell("setting a target up", 0)
     with _opened(make_bench) as (bench, adapter):
-        spec, name, traits = spec_of(adapter, bench.write(0).kind), adapter.name, bench.traits
-    chosen = clauses_for(spec, traits)
-    findings: dict[str, Finding] = {}
-    for clause in chosen:
-        sentence = clause.__name__.replace("_", " ")
-        tell(sentence)
-        findings[sentence] = Finding(sentence=sentence, problem=_problem_of(make_bench, clause))
-    tally, crash_problem = _crashed(make_bench, spec, second_deaths, tell)
-    kept = {sentence for sentence, finding in findings.items() if not finding.problem}
+        claim = claim_of(bench, adapter)
+    spec = claim.spec
+    play = Play(
+        make_bench=make_bench,
+        spec=spec,
+        writes=2 if claim.has_names else 1,
+        seconds_max=ANSWER_S + CALLS_MAX * spec.call_ms / 1000,
+        tell=tell,
+    )
+    problems = {clause: _problem_of(play, clause) for clause in claim.clauses}
+    levels = levels_of(claim, problems)
+    drill = _drilled(play, second_deaths)
     return Verdict(
-        adapter=name,
+        adapter=spec.adapter,
         kind=spec.name,
         claimed=spec.level,
-        shown=None if crash_problem else _shown(spec, kept, set(findings)),
-        findings=tuple(findings.values()),
-        untested=tuple(_untested(spec, traits)),
-        crashes=tally.crashes,
-        double_crashes=tally.double_crashes,
-        reviews=tally.reviews,
-        crash_problem=crash_problem,
+        shown=_shown(play, second_deaths, levels, drill),
+        findings=tuple(Finding(sentence=sentence_of(c), problem=p) for c, p in problems.items()),
+        untried=(*claim.untried, *_unkilled(drill)),
+        drill=drill,
     )
+
+
+def _drilled(play: Play, second_deaths: float) -> Drill:
+    tally, problem = die_between_calls(play, second_deaths)
+    kills = Kills() if problem else die_inside_calls(play)
+    return Drill(tally=tally, kills=kills, problem=problem or kills.problem)
+
+
+def _shown(
+    play: Play, second_deaths: float, levels: tuple[Level, ...], drill: Drill
+) -> Level | None:
+    """Return the strongest of the levels at which the crash drill finds nothing."""
+    for level in levels:
+        at_level = drill
+        if level is not play.spec.level:
+            at_level = _drilled(play.at(level), second_deaths)
+        if not at_level.problem:
+            return level
+    return None
+
+
+def _unkilled(drill: Drill) -> Iterator[Untried]:
+    kills = drill.kills
+    if kills.why:
+        sentence = "a process is killed inside a call"
+        yield Untried(sentence=sentence, why=kills.why, offer=kills.offer)
 
 
 @contextmanager
@@ -150,153 +189,17 @@ def _opened(make_bench: MakeBench) -> Generator[tuple[AdapterBench, Adapter]]:
         bench.close()
 
 
-def _problem_of(make_bench: MakeBench, clause: Callable[[AdapterBench], None]) -> str:
+def _problem_of(play: Play, clause: Clause) -> str:
     """Return why a clause does not hold; empty where it does."""
-    bench = make_bench()
+    play.tell("setting a target up", 0)
+    bench = play.make_bench()
     try:
+        play.tell(sentence_of(clause), play.seconds_max)
         clause(bench)
     except ConformanceError as error:
-        return str(error) or "it does not hold"
+        return f"not so: {error}"
     except Exception as error:  # noqa: BLE001 - whatever a stranger's adapter raises where it should not
-        return f"{type(error).__name__}: {error!s:.300}"
+        return f"it raises {type(error).__name__}: {error!s:.300}"
     finally:
         bench.close()
     return ""
-
-
-def _untested(spec: KindSpec, traits: frozenset[Trait]) -> Iterator[str]:
-    """Return clauses that would apply if the bench could do more."""
-    able = frozenset({Trait.DISTURBS, Trait.LOSES_ANSWERS, Trait.CUTS_OFF})
-    chosen = clauses_for(spec, traits)
-    for clause in clauses_for(spec, traits | able):
-        if clause not in chosen:
-            yield clause.__name__.replace("_", " ")
-
-
-def _shown(spec: KindSpec, kept: set[str], tried: set[str]) -> Level | None:
-    """Return the strongest level up to the claimed one whose clauses all hold."""
-    levels = list(WANTED)
-    for level in levels[levels.index(spec.level) :]:
-        if _bears_out(level, kept, tried):
-            return level
-    return None
-
-
-def _bears_out(level: Level, kept: set[str], tried: set[str]) -> bool:
-    """Return whether no clause failed that a level rests on, alone or with what a bench does."""
-    rests_on = WANTED[level] | {Trait.DISTURBS, Trait.LOSES_ANSWERS, Trait.CUTS_OFF}
-    if level is not Level.BLIND:
-        rests_on |= {Trait.PRIVATE_KEYS, Trait.SHARED_KEYS}
-    if level is Level.TRANSACTIONAL:
-        rests_on |= {Trait.FORBIDDING, Trait.CHECKS_PRESTATE}
-    sentences = {
-        clause.__name__.replace("_", " ")
-        for clause, needs in ADAPTER_CLAUSES.items()
-        if needs <= rests_on
-    }
-    return sentences & tried <= kept
-
-
-# ---------------------------------------------------------------- the crash drill
-
-
-def _crashed(
-    make_bench: MakeBench, spec: KindSpec, second_deaths: float, tell: Callable[[str], None]
-) -> tuple[Tally, str]:
-    """Kill a run at each of its calls; return the tally, and what was found."""
-    tried = 0
-
-    @contextmanager
-    def staging() -> Generator["_Stage"]:
-        nonlocal tried
-        tell(f"a run that dies, number {tried}" if tried else "a run that goes unharmed")
-        tried += 1
-        stage = _Stage(bench=make_bench(), spec=spec)
-        try:
-            yield stage
-        finally:
-            stage.close()
-
-    asks_people = spec.level in (Level.BLIND, Level.QUERYABLE, Level.CONDITIONAL)
-    stages: Callable[[], AbstractContextManager[_Stage]] = staging
-    try:
-        tally = enumerate_crashes(stages, may_need_review=asks_people, second_deaths=second_deaths)
-    except ConformanceError as error:
-        return Tally(crashes=max(0, tried - 1)), str(error)
-    return tally, ""
-
-
-@dataclass(kw_only=True)
-class _Stage:
-    """A fresh target, and stores in memory that outlive processes."""
-
-    bench: AdapterBench
-    spec: KindSpec
-    run_id: RunId = RUN
-    clock: VirtualClock = field(default_factory=VirtualClock)
-    store: MemoryStore = field(default_factory=MemoryStore)
-    _opened: list[Adapter] = field(default_factory=list[Adapter])
-
-    def __post_init__(self) -> None:
-        self.heads = MemoryHeads(now_ms=self.clock.now_ms, incarnation="trial")
-
-    def parts(self) -> Parts:
-        adapter = self.bench.open()
-        self._opened.append(adapter)
-        return wire(
-            Settings(),
-            keyring_of(bytes(range(32))),
-            self.store,
-            self.heads,
-            (adapter, *_checks().adapters(self.clock.now_ms)),
-            clock=self.clock,
-            owner="trial",
-            runs_background=False,
-        )
-
-    def work(self, parts: Parts) -> None:
-        task = Task(
-            id="trial",
-            policy=Policy(
-                permissions=(self.spec.permission, CHECK),
-                scope={self.spec.adapter: dict(self.bench.scope)},
-            ),
-            budgets=Budgets(proposals=8 * WRITES, steps=4 * WRITES),
-            verifier=Verification(kind=CHECK),
-        )
-        with Keeper(parts).run(task, self.run_id) as run:
-            for number in range(1, WRITES + 1):
-                call = self.bench.write(number)
-                run.do(call.kind, **call.arguments)
-            run.verify()
-            run.finish()
-
-    def wait(self) -> None:
-        in_flight_ms = self.spec.in_flight_ms or 0
-        self.clock.advance(Settings().lease.ttl_ms + in_flight_ms + 1)
-
-    def calm(self) -> None:
-        """Nothing is under way: calls of this trial end before their process does."""
-
-    def effects(self) -> tuple[str, ...]:
-        return tuple(f"effect {number}" for number in range(1, self.bench.count() + 1))
-
-    def content(self) -> object:
-        return None
-
-    def close(self) -> None:
-        for adapter in self._opened:
-            with suppress(CounterfoilError):
-                adapter.close()
-        self.bench.close()
-
-
-def _checks() -> Effects:
-    """Return the verifier of a trial, which is content: the target is counted by the bench."""
-    effects = Effects()
-
-    @effects.effect(CHECK, risk="verification")
-    def check(call: Given) -> dict[str, bool]:
-        return {"passed": True}
-
-    return effects

@@ -21,7 +21,10 @@ from counterfoil.core.words import identifier
 
 __all__ = ["GitAdapter", "open_git"]
 
-_URL = re.compile(r"(?P<scheme>file|git|https?|ssh)://(?P<at>[^/@]*@)?[^@\s]*")
+_SCHEMES = ("file", "git", "http", "https", "ssh")
+
+_URL = re.compile(r"file://\S+|git://[^@?#\s]+|https?://[^@?#\s]+|ssh://([^/@:?#\s]+@)?[^@?#\s]+")
+"""A user name only where it is no secret; neither a query nor a fragment."""
 
 
 def open_git(
@@ -41,18 +44,18 @@ def open_git(
     Args:
         repository: A bare repository, or one with a working tree, which stays as it is.
         now_ms: Clock for receipts, UTC, in milliseconds.
-        remotes: URLs by name; the repository's own remotes are not used. All are asked
-            for receipts of pushes, so name only those that runs need.
+        remotes: URLs by name, of host and path alone but for the user of ssh. All are
+            asked for receipts of pushes; the repository's own are not used.
         account: Account to report with each state.
         environment: Variables for git, such as GIT_ASKPASS: the one way to credentials.
         push_ms: Longest push, in milliseconds, at least 1; below the term of a lease.
-        trusts_repository: Whether its hooks, configuration and alternates apply.
+        trusts_repository: Whether its hooks, configuration and alternates apply; never
+            what is said there of syncs, redirects and garbage.
         may_move_checked_out: Whether a branch may move that is checked out somewhere.
         pause: Waits for so many seconds, between two tries for the lock.
 
     Raises:
-        ConfigError: There is no usable git program or repository, it holds what another
-            program must have put there, or a URL or time is out of bounds.
+        ConfigError: There is no usable git or repository, or a URL or time is out of bounds.
         UnavailableError: Something cannot be opened now.
     """
     if push_ms < 1:
@@ -88,8 +91,11 @@ def _check_remote(name: str, url: str) -> None:
         identifier(name, "a remote")
     except ContractError as error:
         raise ConfigError(error.message) from error
-    found = _URL.fullmatch(url)
-    if found is None or not url.isprintable():
+    if not url.isprintable() or url.partition("://")[0] not in _SCHEMES:
         raise ConfigError(f"the URL of {name} is none of file, git, http, https or ssh")
-    if ":" in (found["at"] or ""):
-        raise ConfigError(f"the URL of {name} holds a password; give it by GIT_ASKPASS")
+    if _URL.fullmatch(url) is None:
+        raise ConfigError(
+            f"the URL of {name} holds more than a host and a path; with ssh, a user name",
+            move="leave out user, password, query and fragment, and let GIT_ASKPASS in the "
+            "environment give what the remote asks for",
+        )

@@ -162,6 +162,9 @@ class GitAdapter:
     def forbid(self, run_id: RunId, key: Key, kind: str, fence: Fence) -> LookUp:
         """Make the key impossible unless it is done; return found or absent.
 
+        Absent says that no receipt is there, and never will be. Where a ref was moved on
+        by others before it could be asked, the look-up told so.
+
         Raises:
             FencedError: The fence is old.
             UnavailableError: The repository, or the remote of a push, cannot be used now.
@@ -175,7 +178,7 @@ class GitAdapter:
             answer = self._here(run_id, key, desk, holder)
         planned = pushing.planned_push(desk, key)
         if planned is not None:
-            answer = pushing.bar(site, planned.move.remote, run_id, key, left)
+            answer = pushing.bar(site, planned, left)
         if answer is not None and answer.receipt is not None:
             return answer
         with turn(site) as holder:

@@ -3,16 +3,19 @@
 Nothing of the caller's environment reaches git but the search path: neither another
 repository, nor configuration, nor a program to run. What a command needs beyond that
 (an agent's socket, a program that asks for a password) is given when the adapter opens.
+What git prints is kept without URLs: one that a remote or a setting names may hold a
+secret.
 """
 
 import os
+import re
 import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from counterfoil.core.errors import UnavailableError
@@ -27,6 +30,23 @@ STOP_SECONDS = 2.0
 """For git to put its locks away when it is asked to end, before it is made to."""
 
 CHUNK = 64 * 1024
+
+SAID_CHARS_MAX = 4096
+"""What is looked through of what a command says in words."""
+
+_URL = re.compile(r"['\"<(]?[A-Za-z0-9+.-]{0,32}://\S*")
+
+_ALWAYS = (
+    "core.fsync=all",
+    "core.fsyncMethod=fsync",
+    "fetch.fsckObjects=true",
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "http.followRedirects=false",
+)
+
+_NEVER = "COUNTERFOIL_NEVER"
+"""Variable that says no, for a setting whose name may hold an equals sign."""
 
 _CLOSED = {
     "LC_ALL": "C",
@@ -55,7 +75,7 @@ class Ran:
     Attributes:
         code: Its exit status; None when it was stopped, and nobody knows what it did.
         out: What it printed.
-        trouble: What it printed as errors, as one text.
+        trouble: What it printed as errors, as one text, without URLs.
     """
 
     code: int | None
@@ -77,12 +97,14 @@ class Git:
         folder: Working directory of each command.
         git_dir: The repository; None for commands that need none.
         environment: Variables that the operator adds.
+        settings: Words before the command: configuration that wins over any file.
     """
 
     program: str
     folder: Path
     git_dir: Path | None = None
-    environment: Mapping[str, str]
+    environment: Mapping[str, str] = field(repr=False)
+    settings: tuple[str, ...] = ()
 
     def run(
         self,
@@ -109,11 +131,12 @@ class Git:
         home = str(self.folder)
         variables = {**_CLOSED, "PATH": os.environ.get("PATH", os.defpath), "HOME": home}
         variables |= {"XDG_CONFIG_HOME": home, **self.environment, **(extra or {})}
+        variables[_NEVER] = "false"
         if self.git_dir is not None:
             variables["GIT_DIR"] = str(self.git_dir)
         try:
             child = subprocess.Popen(
-                [self.program, *words],
+                [self.program, *self.settings, *words],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -129,8 +152,25 @@ class Git:
             code = talk.to_end(limit_ms / 1000)
         finally:
             _end(child)
-        text = bytes(talk.trouble).decode("utf-8", "backslashreplace")
+        text = without_urls(bytes(talk.trouble).decode("utf-8", "backslashreplace"))
         return Ran(code=code, out=bytes(talk.out), trouble=" ".join(text.split())[:500])
+
+
+def promised(urls: Iterable[str]) -> tuple[str, ...]:
+    """Return the words before a command that set what is promised whoever is trusted.
+
+    A setting for one URL wins over the one for all, so each URL has one of its own.
+    """
+    web = sorted(url for url in urls if url.startswith("http"))
+    return (
+        *(word for setting in _ALWAYS for word in ("-c", setting)),
+        *(f"--config-env=http.{url}.followRedirects={_NEVER}" for url in web),
+    )
+
+
+def without_urls(text: str) -> str:
+    """Return the beginning of what git or a remote printed, with each URL left out."""
+    return _URL.sub("(a URL)", text[:SAID_CHARS_MAX])
 
 
 class _Talk:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from counterfoil.adapters.git import refs, settling
-from counterfoil.adapters.git.command import Ran
+from counterfoil.adapters.git.command import Ran, without_urls
 from counterfoil.adapters.git.records import Barred, Desk, Effect, Slip, receipt_ref, written
 from counterfoil.adapters.git.site import Site
 from counterfoil.core.errors import (
@@ -131,18 +131,21 @@ def push(site: Site, planned: Effect, left: Time) -> LookUp:
     )
 
 
-def bar(site: Site, remote: str, run_id: RunId, key: Key, left: Time) -> LookUp:
-    """Make a key impossible at a remote unless it is done there.
+def bar(site: Site, planned: Effect, left: Time) -> LookUp:
+    """Make a push impossible unless it is done; return found or absent.
 
     Raises:
         UnavailableError: The remote did not answer, or it is not certain.
     """
-    barred = Slip(barred=Barred(run_id=run_id, key=key))
+    remote, receipt = planned.move.remote, planned.receipt
+    barred = Slip(barred=Barred(run_id=receipt.run_id, key=receipt.key))
     for _ in range(TRIES_MAX):
-        standing = _standing(site, remote, key, left)
+        standing = _standing(site, remote, receipt.key, left)
         if standing is not None:
-            return settling.answer(standing, run_id)
-        _place(site, remote, key, barred, left)
+            return settling.answer(standing, receipt.run_id)
+        outcome = settling.settle_remote(site, planned, left.left_ms)
+        is_done = outcome.answer is Answer.FOUND
+        _place(site, remote, receipt.key, Slip(effect=planned) if is_done else barred, left)
     raise UnavailableError(f"{remote} does not take that a key is impossible")
 
 
@@ -211,7 +214,7 @@ def _refusals(ran: Ran, count: int) -> str | None:
     )
     if not is_certain or any(line[0] in " +*-t" for line in lines) or len(lines) > count:
         return None
-    return "; ".join(reasons)
+    return without_urls("; ".join(reasons))
 
 
 def _refused(planned: Effect, reasons: str) -> LookUp:

@@ -26,6 +26,8 @@ def read(site: Site, given: kinds.Read, places: Places) -> dict[str, Json]:
         return answer
     answer["content"] = None
     found = refs.content(site, f"{object_id}:{given.path}", FILE_BYTES_MAX) if object_id else None
+    if found is None and object_id:
+        refs.check_absent(site, object_id, given.path)
     if found is not None:
         kind, raw = found
         if kind != "blob":

@@ -31,6 +31,9 @@ from counterfoil.core.words import Key, RunId
 HEADER_BYTES_MAX = 1024
 """What git says before the content of an object."""
 
+BROKEN = "ignoring broken ref"
+"""How git says that a ref is there and cannot be read; it ends well all the same."""
+
 _HEADER = re.compile(rb"(blob|tree|commit|tag) ([0-9]+)")
 
 REMOTE_BYTES_MAX = 64 * 1024
@@ -48,7 +51,7 @@ def read(site: Site, refs: Iterable[str]) -> dict[str, str]:
     if not wanted:
         return {}
     ran = site.git.run("for-each-ref", "--format=%(refname) %(objectname) %(symref)", *wanted)
-    if not ran.is_done:
+    if not ran.is_done or BROKEN in ran.trouble:
         raise UnavailableError(f"the refs cannot be read now: {ran.trouble:.200}")
     found: dict[str, str] = {}
     for line in ran.out.decode("utf-8", "backslashreplace").splitlines():
@@ -77,7 +80,11 @@ def read_remote(site: Site, remote: str, refs: Iterable[str], limit_ms: int) -> 
     if not ran.is_done:
         raise UnavailableError(f"{remote} did not answer: {ran.trouble or 'too late':.200}")
     pairs = (line.split("\t") for line in ran.out.decode("utf-8", "replace").splitlines())
-    return {pair[1]: pair[0] for pair in pairs if len(pair) == 2 and pair[1] in wanted}
+    found = {pair[1]: pair[0] for pair in pairs if len(pair) == 2 and pair[1] in wanted}
+    broken = [ref for ref, object_id in found.items() if not object_id.strip("0")]
+    if broken:
+        raise UnavailableError(f"{broken[0]} of {remote} is broken")
+    return found
 
 
 def url_of(site: Site, remote: str) -> str:
@@ -127,6 +134,17 @@ def content(site: Site, name: str, bytes_max: int) -> tuple[str, bytes] | None:
     return found[1].decode("ascii"), rest[:size]
 
 
+def check_absent(site: Site, object_id: str, path: str) -> None:
+    """Hold that a path is not in a commit: git says "missing" of lost content alike.
+
+    Raises:
+        UnavailableError: The path is there, or an object on the way to it is gone.
+    """
+    ran = site.git.run("ls-tree", "-z", object_id, "--", path)
+    if not ran.is_done or ran.out:
+        raise UnavailableError(f"the content of {path!r:.120} in {object_id} cannot be read")
+
+
 def desk(site: Site, run_id: RunId) -> Desk | None:
     """Return what the repository remembers of a run.
 
@@ -149,11 +167,34 @@ def slip(site: Site, key: Key) -> Slip | None:
     return None if raw is None else read_slip(raw)
 
 
-def _record(site: Site, name: str) -> bytes | None:
+def _record(site: Site, ref: str) -> bytes | None:
+    """Return what a ref of ours names; None only when the ref is not there.
+
+    Git says "missing" of a ref that is not there and of one whose blob is gone alike.
+
+    Raises:
+        FormatError: The ref is there, and what it names is gone or is none of ours.
+        UnavailableError: It cannot be read.
+    """
+    raw = _blob_of(site, ref)
+    if raw is not None:
+        return raw
+    object_id = read(site, (ref,)).get(ref)
+    if object_id is None:
+        return None
+    raw = _blob_of(site, object_id)
+    if raw is None:
+        raise FormatError(f"a record of ours: {ref} is there, and the blob it names is gone")
+    return raw
+
+
+def _blob_of(site: Site, name: str) -> bytes | None:
     try:
         found = content(site, name, RECORD_BYTES_MAX)
     except ContractError as error:
         raise FormatError(f"a record of ours: {error.message}") from error
+    if found is not None and found[0] != "blob":
+        raise FormatError(f"a record of ours: {name} is a {found[0]}, no blob")
     return None if found is None else found[1]
 
 
@@ -164,13 +205,13 @@ def remote_slip(site: Site, remote: str, object_id: str, key: Key, limit_ms: int
         FormatError: It is not what we wrote.
         UnavailableError: It cannot be fetched.
     """
-    raw = _record(site, object_id)
+    raw = _blob_of(site, object_id)
     if raw is None:
         words = ("--no-write-fetch-head", "--no-tags", "--no-recurse-submodules", "--refmap=")
         ran = site.git.run(
             "fetch", *words, "--", url_of(site, remote), receipt_ref(key), limit_ms=limit_ms
         )
-        raw = _record(site, object_id) if ran.is_done else None
+        raw = _blob_of(site, object_id) if ran.is_done else None
     if raw is None:
         raise UnavailableError(f"the receipt at {remote} cannot be fetched now")
     return read_slip(raw)

@@ -3,7 +3,8 @@
 Git renames the refs of one transaction one after the other, so a kill can fall between
 them. The order is fixed: the desk says that it has begun, then the ref moves, then the
 receipt is there. A missing receipt is written after its effect is found; an effect is
-never assumed.
+never assumed. A ref that only contains what we wanted proves nothing: somebody may have
+moved it there from elsewhere, so that is for a person.
 """
 
 from msgspec.structs import replace
@@ -11,7 +12,6 @@ from msgspec.structs import replace
 from counterfoil.adapters.git import locks, refs
 from counterfoil.adapters.git.records import Desk, Effect, Slip
 from counterfoil.adapters.git.site import Site
-from counterfoil.core.errors import UnavailableError
 from counterfoil.core.receipt import ABSENT, Answer, LookUp, found
 from counterfoil.core.words import Key, RunId
 
@@ -50,8 +50,7 @@ def settle(site: Site, desk: Desk, planned: Effect, holder: int) -> LookUp:
     move, receipt = planned.move, planned.receipt
     if desk.is_begun:
         at = refs.read(site, (move.ref,)).get(move.ref, "")
-        is_there = at == move.new or bool(at and at != move.old and _holds(site, at, move.new))
-        if is_there:
+        if at == move.new:
             locks.set_aside(site, desk.run_id, receipt.key, None)
             refs.set_slip(site, receipt.key, Slip(effect=planned), holder)
             return found(receipt)
@@ -69,9 +68,8 @@ def settle(site: Site, desk: Desk, planned: Effect, holder: int) -> LookUp:
 def settle_remote(site: Site, planned: Effect, limit_ms: int) -> LookUp:
     """Say what became of a push that left no receipt at its remote.
 
-    A remote whose own git was killed may have moved the ref alone; and what moved on
-    from there contains it. Anything else under the ref is for a person, unless the
-    remote is known to have refused.
+    A remote whose own git was killed may have moved the ref alone. Anything else under
+    the ref is for a person, unless the remote is known to have refused.
 
     Raises:
         UnavailableError: The remote did not answer.
@@ -80,17 +78,10 @@ def settle_remote(site: Site, planned: Effect, limit_ms: int) -> LookUp:
     at = refs.read_remote(site, move.remote, (move.ref,), limit_ms).get(move.ref, "")
     if at == move.old or planned.is_refused:
         return ABSENT
-    if at == move.new or (at and _holds(site, at, move.new)):
+    if at == move.new:
         return found(planned.receipt)
     return LookUp(
         answer=Answer.FOUND_OTHER,
-        reason=f"{move.ref} of {move.remote} is at {at or 'nothing'}, which is neither "
-        f"{move.old or 'nothing'} nor known to contain {move.new}",
+        reason=f"{move.ref} of {move.remote} is at {at or 'nothing'}, neither at "
+        f"{move.old or 'nothing'} nor at {move.new}, and no receipt is there",
     )
-
-
-def _holds(site: Site, object_id: str, ancestor: str) -> bool:
-    try:
-        return refs.contains(site, object_id, ancestor) is True
-    except UnavailableError:
-        return False

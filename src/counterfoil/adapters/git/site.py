@@ -15,9 +15,10 @@ import stat
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
-from counterfoil.adapters.git.command import Git
+from counterfoil.adapters.git.command import Git, promised
 from counterfoil.core.canonical import canonical, digest
 from counterfoil.core.errors import ConfigError, UnavailableError
 
@@ -58,8 +59,6 @@ _CONFIG = """\
 \trepositoryformatversion = {version}
 \tbare = true
 \thooksPath = /dev/null
-\tfsync = all
-\tfsyncMethod = fsync
 \tlogAllRefUpdates = {logs}
 \tsharedRepository = {shared}
 \tfilesRefLockTimeout = 1000
@@ -72,18 +71,10 @@ _CONFIG = """\
 \tprotectNTFS = true
 [extensions]
 \tobjectFormat = {objects}
-[gc]
-\tauto = 0
-[maintenance]
-\tauto = false
 [credential]
 \thelper =
-[http]
-\tfollowRedirects = false
 [submodule]
 \trecurse = false
-[fetch]
-\tfsckObjects = true
 [protocol]
 \tversion = 2
 """
@@ -132,31 +123,26 @@ def open_site(
         ConfigError: It is none that can be used safely, or git is too old.
         UnavailableError: Something cannot be opened now.
     """
-    asking = Git(program=program, folder=Path("/"), environment={})
-    _check_version(asking)
+    _check_version(program)
     common = _git_directory(repository)
-    settings = _settings(asking, common)
+    settings = _settings(_asking(program), common)
     private = common / PRIVATE
     try:
-        with suppress(FileExistsError):
-            private.mkdir(mode=0o700)
-        _check_folder(private)
-        with locked(private, pause):
-            _sweep(private)
-            _link(private)
-            _write(private, CONFIG, _config(settings))
-            _write(private, HEAD, "ref: refs/heads/.none\n")
-            identity = _identity(private)
+        identity = _prepared(private, _config(settings), pause)
+        target = canonical([identity, _place(common), dict(sorted(remotes.items()))])
     except OSError as error:
-        raise UnavailableError(
-            f"the git directory {common} cannot be used now ({type(error).__name__})"
-        ) from error
-    target = canonical([identity, _place(common), dict(sorted(remotes.items()))])
-    git_dir = common if trusts else private
+        raise _unusable(common, error) from error
+    git = Git(
+        program=program,
+        folder=private,
+        git_dir=common if trusts else private,
+        environment=environment,
+        settings=promised(remotes.values()),
+    )
     site = Site(
         common=common,
         private=private,
-        git=Git(program=program, folder=private, git_dir=git_dir, environment=environment),
+        git=git,
         instance=f"git:{digest(target)[:40]}",
         is_bare=settings.get("core.bare") == "true",
         trusts=trusts,
@@ -166,6 +152,25 @@ def open_site(
     )
     guard(site)
     return site
+
+
+def _prepared(private: Path, config: str, pause: Callable[[float], None]) -> str:
+    """Make the private directory ready, and return the identity that is kept there."""
+    with suppress(FileExistsError):
+        private.mkdir(mode=0o700)
+    _check_folder(private)
+    with locked(private, pause):
+        _sweep(private)
+        _link(private)
+        _write(private, CONFIG, config)
+        _write(private, HEAD, "ref: refs/heads/.none\n")
+        return _identity(private)
+
+
+def _unusable(common: Path, error: OSError) -> UnavailableError:
+    return UnavailableError(
+        f"the git directory {common} cannot be used now ({type(error).__name__})"
+    )
 
 
 @contextmanager
@@ -184,9 +189,7 @@ def turn(site: Site) -> Generator[int]:
         with locked(site.private, site.pause) as descriptor:
             yield descriptor
     except OSError as error:
-        raise UnavailableError(
-            f"the git directory {site.common} cannot be used now ({type(error).__name__})"
-        ) from error
+        raise _unusable(site.common, error) from error
 
 
 def guard(site: Site) -> None:
@@ -235,8 +238,14 @@ def _took(descriptor: int) -> bool:
     return True
 
 
-def _check_version(asking: Git) -> None:
-    said = asking.run("version").out.decode("ascii", "replace")
+def _asking(program: str) -> Git:
+    return Git(program=program, folder=Path("/"), environment={})
+
+
+@cache
+def _check_version(program: str) -> None:
+    """Refuse a program that is too old; one that was found good once is not asked again."""
+    said = _asking(program).run("version").out.decode("ascii", "replace")
     number = re.match(r"git version (\d+)\.(\d+)", said)
     if number is None or (int(number[1]), int(number[2])) < GIT_LEAST:
         raise ConfigError(

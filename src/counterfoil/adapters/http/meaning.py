@@ -58,6 +58,7 @@ OWN_PROBLEMS: Mapping[str, Meaning] = {
     FORBIDDEN_KEY: Meaning.REFUSED,
     OTHER_COMMITS: Meaning.REFUSED,
     f"{PROBLEM}missing-key": Meaning.REFUSED,
+    f"{PROBLEM}missing-client": Meaning.REFUSED,
     f"{PROBLEM}invalid-key": Meaning.REFUSED,
     f"{PROBLEM}invalid-header": Meaning.REFUSED,
     f"{PROBLEM}body-too-large": Meaning.REFUSED,

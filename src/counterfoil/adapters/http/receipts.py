@@ -125,9 +125,8 @@ def described(site: Site, deadline: Deadline) -> Place:
     answer = _send(site, "GET", _address(site.service), deadline)
     place = _decoded(answer, Place) if answer.status == 200 else None
     if place is None or not (_is_name(place.instance) and _is_name(place.client)):
-        raise UnavailableError(
-            f"the receipts answer {answer.status}, and do not describe themselves"
-        )
+        what = f"{answer.status} {problem_of(answer):.80}".rstrip()
+        raise UnavailableError(f"the receipts answer {what}, and do not describe themselves")
     return place
 
 

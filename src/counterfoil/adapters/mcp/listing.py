@@ -71,7 +71,10 @@ def used_tools(server: Server) -> frozenset[str]:
 
 def pinned(base: str, listing: Listing) -> str:
     """Return the identity of an environment in which the tools are these."""
-    return f"{base[:BASE_CHARS_MAX]}#{listing.pin}"
+    if len(base) > BASE_CHARS_MAX:
+        told_apart = digest(base.encode())[:PIN_CHARS]
+        base = f"{base[: BASE_CHARS_MAX - PIN_CHARS - 1]}~{told_apart}"
+    return f"{base}#{listing.pin}"
 
 
 def raised_risk(tool: Tool, shown: Shown) -> Risk:

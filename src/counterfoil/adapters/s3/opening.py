@@ -6,7 +6,7 @@ from counterfoil.adapters.s3.adapter import S3Adapter
 from counterfoil.adapters.s3.kinds import Terms, kinds
 from counterfoil.adapters.s3.probing import prove
 from counterfoil.adapters.s3.records import Records
-from counterfoil.adapters.s3.site import Site
+from counterfoil.adapters.s3.site import Site, set_up
 from counterfoil.adapters.s3.times import Times
 from counterfoil.adapters.s3.wire import Session, Wire, connect
 
@@ -42,14 +42,20 @@ def opened(
     )
     try:
         prove(site)
+        set_up(site)
     except BaseException:
         wire.close()
         raise
+    return adapter_on(site)
+
+
+def adapter_on(site: Site) -> S3Adapter:
+    """Return an adapter on an environment that is set up."""
     terms = Terms(
-        endpoint=wire.endpoint,
-        bucket=bucket,
-        prefix=prefix,
-        times=times,
-        uploads=uploads is not None,
+        endpoint=site.wire.endpoint,
+        bucket=site.wire.bucket,
+        prefix=site.prefix,
+        times=site.times,
+        uploads=site.uploads is not None,
     )
     return S3Adapter(site, kinds(terms))

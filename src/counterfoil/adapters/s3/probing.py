@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from counterfoil.adapters.s3.calls import Part, completion
 from counterfoil.adapters.s3.records import put_if
-from counterfoil.adapters.s3.site import Site, set_up
+from counterfoil.adapters.s3.site import Site
 from counterfoil.adapters.s3.wire import SUCCESSES, AnswerError, Sent, headers_of, moment
 from counterfoil.core.errors import ConfigError, CounterfoilError, UnavailableError
 from counterfoil.core.words import Json
@@ -46,7 +46,7 @@ class Question(NamedTuple):
 
 
 def prove(site: Site) -> None:
-    """Set an environment up, and refuse a service that breaks what is relied on.
+    """Refuse a bucket that cannot be used, and a service that breaks what is relied on.
 
     A service that ignores a condition would overwrite what it should refuse, and one that
     ignores a deadline would take a call at any time.
@@ -57,7 +57,6 @@ def prove(site: Site) -> None:
         UnavailableError: The service does not answer.
     """
     at = _looked(site)
-    set_up(site)
     name = site.records.name("probe")
     put_if(site.wire, name, PROBE, "")
     _check_deadline(site, name, at)

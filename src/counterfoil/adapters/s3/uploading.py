@@ -54,7 +54,7 @@ def upload(
 
     Returns:
         The record, what will be on it, and the parts; None when another caller changed
-        the record.
+        the record, or the upload is no more.
 
     Raises:
         PermissionDeniedError: The file is no regular file below the folder, is empty or
@@ -150,7 +150,10 @@ def _known(site: Site, path: str, upload: str) -> dict[int, str] | None:
 def _sent(
     site: Site, operation: Operation, begun: Begun, file: BinaryIO
 ) -> tuple[Held, Note, tuple[Part, ...], str] | None:
-    """Send what is missing; return the record, all parts, and the digest of what was read."""
+    """Send what is missing; return the record, all parts, and the digest of what was read.
+
+    None when another caller changed the record, or the upload is no more.
+    """
     ends_at = time.monotonic() + operation.timeout_ms / 1000
     standing, whole, parts = _standing(begun, file, site.part_bytes), hashlib.sha256(), list[Part]()
     while raw := file.read(site.part_bytes):
@@ -167,11 +170,12 @@ def _sent(
         etag = begun.known.get(number, "")
         if etag != md5.hexdigest() and not (etag and number <= standing):
             etag = _sent_part(site, begun.note, number, raw, md5.digest())
-            if etag != md5.hexdigest():
+            noted: Begun | None = begun
+            if etag and etag != md5.hexdigest():
                 noted = _noted(site, begun, number, whole.hexdigest())
-                if noted is None:
-                    return None
-                begun = noted
+            if not etag or noted is None:
+                return None
+            begun = noted
         parts.append(Part(number=number, etag=etag))
     return begun.held, begun.note, tuple(parts), whole.hexdigest()
 
@@ -193,15 +197,20 @@ def _noted(site: Site, begun: Begun, number: int, sha256: str) -> Begun | None:
 
 
 def _sent_part(site: Site, note: Note, number: int, raw: bytes, md5: bytes) -> str:
-    answer = site.wire.ask(
-        "sending a part",
-        "upload_part",
-        Key=site.object(note.path),
-        UploadId=note.upload,
-        PartNumber=number,
-        Body=raw,
-        ContentMD5=base64.b64encode(md5).decode(),
-    )
+    """Return the ETag of a part; empty when another caller completed or ended the upload."""
+    try:
+        answer = site.wire.ask(
+            "sending a part",
+            "upload_part",
+            404,
+            Key=site.object(note.path),
+            UploadId=note.upload,
+            PartNumber=number,
+            Body=raw,
+            ContentMD5=base64.b64encode(md5).decode(),
+        )
+    except AnswerError:
+        return ""
     return bare(str(answer["ETag"]))
 
 

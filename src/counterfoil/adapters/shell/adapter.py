@@ -20,7 +20,7 @@ from counterfoil.adapters.shell.kernel import digests
 from counterfoil.adapters.shell.kinds import Allowed
 from counterfoil.adapters.shell.reading import read
 from counterfoil.adapters.shell.records import Seen
-from counterfoil.adapters.shell.settling import resolve, settle, state
+from counterfoil.adapters.shell.settling import answer_of, evidence, resolve, settle, state
 from counterfoil.adapters.shell.site import ATTEMPTS, Site, close_site, turn, working_folder
 from counterfoil.adapters.shell.starting import make_place, new_token, start
 from counterfoil.adapters.shell.waiting import monotonic_ms, wait
@@ -34,7 +34,7 @@ from counterfoil.core.errors import (
     UnknownOutcomeError,
 )
 from counterfoil.core.intent import EnvironmentState, KindSpec
-from counterfoil.core.receipt import ABSENT, Answer, Fence, LookUp, Receipt, Served, unknown
+from counterfoil.core.receipt import ABSENT, Fence, LookUp, Receipt, Served, unknown
 from counterfoil.core.task import PATHS, covers
 from counterfoil.core.words import Json, Key, RunId
 from counterfoil.ports import Observation, Operation
@@ -97,7 +97,8 @@ class ShellAdapter:
     def look_up(self, run_id: RunId, key: Key, kind: str) -> LookUp:
         """Say what is on record under a key; a command that runs is waited for a while.
 
-        One that ran and whose end nobody knows is found with a receipt that has no id.
+        One that ran and whose end nobody will ever know is unknown for good, with the
+        evidence in words.
 
         Raises:
             FormatError: The journal is damaged.
@@ -131,7 +132,10 @@ class ShellAdapter:
         return receipt if is_begun else replace(receipt, replayed=True)
 
     def forbid(self, run_id: RunId, key: Key, kind: str, fence: Fence) -> LookUp:
-        """Make the key impossible for the run unless it was started; return what is known.
+        """Make it impossible that the key is started for the run; return what is known.
+
+        What was started before is found, or unknown. Absent means that it did not happen,
+        or may be repeated, and that it will not.
 
         Raises:
             FencedError: The fence is old.
@@ -140,9 +144,7 @@ class ShellAdapter:
         with self._turn(), transaction(self._site.db, "forbidding a key"):
             journal.check_fence(self._site.db, run_id, fence)
             journal.raise_fence(self._site.db, run_id, fence)
-            attempt = journal.attempt(self._site.db, key)
-            if attempt is None or attempt.claim.run_id != run_id:
-                journal.forbid(self._site.db, run_id, key)
+            journal.forbid(self._site.db, run_id, key)
         return self._answer(run_id, key, self._wait_ms(kind))
 
     def stop(self, run_id: RunId, key: Key) -> LookUp:
@@ -234,12 +236,10 @@ class ShellAdapter:
                 if attempt is None:
                     return ABSENT
                 if attempt.receipt is not None:
-                    is_ours = attempt.claim.run_id == run_id
-                    answer = Answer.FOUND if is_ours else Answer.FOUND_OTHER
-                    return LookUp(answer=answer, receipt=attempt.receipt)
+                    return answer_of(attempt, attempt.receipt, run_id)
                 seen = settle(self._site, attempt, is_stopping=is_stopping)
             if not wait(seen, give_up_at_ms, self._site.pause):
-                return unknown(_running(seen))
+                return unknown(_still(seen))
 
     def _read(self, operation: Operation, allowed: Allowed, arguments: dict[str, Json]) -> Receipt:
         self._check_scope(allowed.spec, operation, arguments)
@@ -264,10 +264,9 @@ class ShellAdapter:
         """Return the receipt of this very intent; refuse a key that holds another."""
         _check_same(operation, attempt)
         if attempt.state is State.LOST or attempt.receipt is None:
+            told = attempt.receipt and evidence(attempt.receipt.result)
             raise UnknownOutcomeError(
-                "the command was started, and how it ended is not known",
-                operation.run_id,
-                operation.key,
+                told or "the command was started", operation.run_id, operation.key
             )
         with transaction(self._site.db, "replaying"):
             journal.raise_fence(self._site.db, operation.run_id, operation.fence)
@@ -322,14 +321,15 @@ class ShellAdapter:
             is_repeatable=command.is_repeatable,
         )
         with working_folder(site, arguments[kinds.FOLDER]) as folder:
-            with transaction(site.db, "beginning"):
+            with translated("beginning"):
                 last = journal.newest(site.db)
-                sequence = 1 if last is None else last.sequence + 1
-                journal.raise_fence(site.db, operation.run_id, operation.fence)
-                journal.set_served(site.db, operation.run_id, operation.served)
-                journal.begin(site.db, sequence, claim)
-            place = make_place(site, ATTEMPTS, str(sequence))
+            sequence = 1 if last is None else last.sequence + 1
+            place = make_place(site, ATTEMPTS, str(sequence))  # first: one that is gone was there
             try:
+                with transaction(site.db, "beginning"):
+                    journal.raise_fence(site.db, operation.run_id, operation.fence)
+                    journal.set_served(site.db, operation.run_id, operation.served)
+                    journal.begin(site.db, sequence, claim)
                 start(
                     site,
                     command,
@@ -363,8 +363,8 @@ def _check_same(operation: Operation, attempt: Attempt) -> None:
             )
 
 
-def _running(seen: Seen) -> str:
+def _still(seen: Seen) -> str:
     if seen.is_watched:
         return "the command still runs"
-    pids = ", ".join(str(one.pid) for one in seen.survivors)
-    return f"the command still runs without its supervisor, as {pids}"
+    pids = ", ".join(str(pid) for pid, _ in seen.survivors)
+    return f"no end of the command is on record: {seen.why}{pids and f', as {pids}'}"

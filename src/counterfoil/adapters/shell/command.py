@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from counterfoil.adapters.shell.kernel import KILL_MS
+from counterfoil.adapters.shell.lint import PLACE, has_open_code
 from counterfoil.core.bounds import INTEGER_MAX
 from counterfoil.core.errors import ConfigError, ContractError
 from counterfoil.core.words import Json, Risk, identifier
@@ -30,14 +31,8 @@ PATH = "/usr/local/bin:/usr/bin:/bin"
 RESERVED = ("argv", "folder")
 """Names of arguments that are the adapter's own."""
 
-_PLACE = re.compile(r"\{([a-z][a-z0-9_]*)(\.\.\.)?\}")
 _NAME = re.compile(r"[a-z][a-z0-9_-]*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_INTERPRETER = re.compile(
-    r"(?:ba|da|z|k|a|fi|c|tc)?sh|busybox|python[0-9.]*|perl|ruby|node|php|lua"
-)
-_CODE_OPTION = re.compile(r"-[A-Za-z]*[ceEr]|--eval|--command")
-_ATTACHED_CODE = re.compile(r"(?:-[A-Za-z]*[ceEr]|--eval=|--command=)[^{]*\{[a-z]")
 _OPTION_END = "--"
 
 
@@ -55,7 +50,8 @@ class Command:
         risk: What it may do; reads and verifications take no key.
         is_repeatable: Whether running it twice is as good as once, even if the first
             time was cut short. Otherwise a start whose end is unknown goes to a person.
-        takes_script: Whether a value may be code for a shell or another interpreter.
+        takes_script: Whether a value may be code for a shell or another interpreter, or
+            choose what a program of the list in `lint` runs.
         accepted: Exit codes that count as success.
         timeout_ms: How long it may run, before it and all that it started is stopped.
         grace_ms: Time between the request to end and SIGKILL.
@@ -104,12 +100,12 @@ def check_command(command: Command) -> None:
         raise _wrong(command, f"has {len(command.stages)} stages, not 1 to {STAGES_MAX}")
     used: dict[str, bool] = {}
     for words in command.stages:
-        _check_stage(command, words)
+        _check_stage(command, words, is_fed=bool(used))
         for word in words:
-            for name, dots in _PLACE.findall(word):
+            for name, dots in PLACE.findall(word):
                 if used.setdefault(name, bool(dots)) != bool(dots):
                     raise _wrong(command, f"has {name} both as a value and as a list")
-                if dots and _PLACE.fullmatch(word) is None:
+                if dots and PLACE.fullmatch(word) is None:
                     raise _wrong(command, f"has the list {name} inside another word")
     for name in sorted(set(used) ^ set(command.patterns)):
         raise _wrong(command, f"has a value or a pattern {name} without the other")
@@ -143,34 +139,19 @@ def _check_limits(command: Command) -> None:
             raise _wrong(command, f"has a variable {variable!r:.80} that cannot be passed on")
 
 
-def _check_stage(command: Command, words: tuple[str, ...]) -> None:
+def _check_stage(command: Command, words: tuple[str, ...], *, is_fed: bool) -> None:
     if not words or not words[0] or len(words) > WORDS_MAX:
         raise _wrong(command, f"has a stage of no program, or of more than {WORDS_MAX} words")
     if any("\0" in word for word in words):
         raise _wrong(command, "has a NUL in a word")
-    if _PLACE.search(words[0]):
+    if PLACE.search(words[0]):
         raise _wrong(command, "lets a value choose the program")
-    if not command.takes_script and _has_open_code(words):
+    if not command.takes_script and has_open_code(words, is_fed=is_fed):
         raise _wrong(
             command,
-            "lets a value be code",
+            "lets a value be code, or choose what runs",
             move='pass it as "$1" behind the code, or allow it with takes_script',
         )
-
-
-def _has_open_code(words: tuple[str, ...]) -> bool:
-    """Return whether a value stands in what an interpreter is given as code."""
-    is_interpreter = awaits_code = False
-    for word in words:
-        is_attached = is_interpreter and _ATTACHED_CODE.match(word)
-        if is_attached or (awaits_code and _PLACE.search(word)):
-            return True
-        if awaits_code and not word.startswith("-"):
-            awaits_code = False
-        elif is_interpreter and _CODE_OPTION.fullmatch(word):
-            awaits_code = True
-        is_interpreter = is_interpreter or bool(_INTERPRETER.fullmatch(word.rpartition("/")[2]))
-    return False
 
 
 def _wrong(command: Command, what: str, move: str = "") -> ConfigError:
@@ -202,7 +183,7 @@ def checked(command: Command, arguments: Mapping[str, Json], kind: str) -> dict[
 
 
 def _lists(word: str) -> list[str]:
-    return [name for name, dots in _PLACE.findall(word) if dots]
+    return [name for name, dots in PLACE.findall(word) if dots]
 
 
 def _check_list(value: Json, pattern: str, where: str) -> None:
@@ -235,12 +216,12 @@ def words_of(command: Command, values: Mapping[str, Json]) -> list[list[str]]:
 def _stage(words: tuple[str, ...], values: Mapping[str, Json]) -> list[str]:
     built: list[str] = []
     for word in words:
-        whole = _PLACE.fullmatch(word)
+        whole = PLACE.fullmatch(word)
         if whole and whole[2]:
             added = list(values[whole[1]])
         else:
-            added = [_PLACE.sub(lambda place: str(values[place[1]]), word)]
-        starts_open = word.startswith("{") and _PLACE.match(word) is not None
+            added = [PLACE.sub(lambda place: str(values[place[1]]), word)]
+        starts_open = word.startswith("{") and PLACE.match(word) is not None
         if starts_open and _OPTION_END not in words[: words.index(word)]:
             for value in added:
                 if value.startswith("-"):

@@ -36,6 +36,12 @@ class Life(NamedTuple):
     state: str
     parent: int
     session: int
+    threads: int
+
+    @property
+    def runs(self) -> bool:
+        """Whether it lives; one whose first thread has ended lives on in its others."""
+        return self.state not in "ZX" or self.threads > 1
 
 
 def life(pid: int) -> Life | None:
@@ -47,18 +53,30 @@ def life(pid: int) -> Life | None:
     fields = raw.rpartition(b")")[2].split()
     if len(fields) < 20:
         return None
-    return Life(pid, int(fields[19]), fields[0].decode(), int(fields[1]), int(fields[3]))
+    return Life(
+        pid=pid,
+        start=int(fields[19]),
+        state=fields[0].decode(),
+        parent=int(fields[1]),
+        session=int(fields[3]),
+        threads=int(fields[17]),
+    )
 
 
 def lives() -> list[Life]:
-    """Return everything that lives, zombies left out."""
+    """Return everything that lives, and can be seen from here; zombies are left out."""
     found = (life(int(name)) for name in os.listdir("/proc") if name.isdecimal())  # noqa: PTH208 - paths cost imports
-    return [one for one in found if one is not None and one.state not in "ZX"]
+    return [one for one in found if one is not None and one.runs]
 
 
 def boot_id() -> str:
     """Return the identity of this start of the machine."""
     return content("/proc/sys/kernel/random/boot_id").decode().strip()
+
+
+def pid_namespace() -> str:
+    """Return the identity of the namespace in which our pids mean anything."""
+    return os.readlink("/proc/self/ns/pid")  # noqa: PTH115 - paths cost imports
 
 
 def boot_ms() -> int:

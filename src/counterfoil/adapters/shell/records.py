@@ -18,9 +18,11 @@ from counterfoil.adapters.shell.kernel import (
     content,
     life,
     lives,
+    pid_namespace,
     send,
 )
 from counterfoil.core.canonical import decode
+from counterfoil.core.errors import FormatError
 
 RECORD_BYTES_MAX = 64 * 1024
 VOID = b"void"
@@ -29,11 +31,15 @@ VOID = b"void"
 KILL_TURNS, KILL_PAUSE_SECONDS = 50, 0.01
 """Half a second for what nobody watches any more to die of SIGKILL."""
 
+SLOW_MS = 60_000
+"""How late a supervisor that cannot be seen from here may record an end: its disk is slow."""
+
 
 class Started(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a supervisor records before the command runs; pids with their start times."""
 
     boot: str
+    namespace: str
     supervisor: tuple[int, int]
     stages: tuple[tuple[int, int], ...]
     session: int
@@ -77,15 +83,17 @@ class Seen:
         standing: How it stands.
         started: Record of its start, if there is one.
         exited: Record of its end, if there is one.
-        survivors: What may still run of it.
+        survivors: What is known to run of it, pids with their start times.
+        may_run: Whether something of it may run that nobody watches.
         is_watched: Whether its supervisor lives.
-        why: Why its end is not known.
+        why: Why its end is not known, or cannot be seen from here.
     """
 
     standing: Standing
     started: Started | None = None
     exited: Exited | None = None
-    survivors: tuple[Life, ...] = ()
+    survivors: tuple[tuple[int, int], ...] = ()
+    may_run: bool = False
     is_watched: bool = False
     why: str = ""
 
@@ -106,16 +114,21 @@ def look(folder: int, pause: Callable[[float], None], *, is_stopping: bool = Fal
     """
     exited = _exited(folder)
     raw = _read(folder, START)
-    if raw is None:
+    if raw is None and exited is None:
         raw = VOID if _made_void(folder) else _read(folder, START)
-    if raw is None or raw in (VOID, b""):
-        return Seen(standing=Standing.NEVER)
+    if raw in (None, VOID, b""):
+        if exited is None:
+            return Seen(standing=Standing.NEVER)
+        why = "there is a record of its end, and none of its start"
+        return Seen(standing=Standing.LOST, may_run=True, why=why)
     started = decode(raw, Started, "the start of a command", bytes_max=RECORD_BYTES_MAX)
     if exited is not None:
         return _ended(started, exited)
     if started.boot != boot_id():
         why = "the machine was started anew while it ran"
         return Seen(standing=Standing.LOST, started=started, why=why)
+    if started.namespace != pid_namespace():
+        return _elsewhere(started)
     if is_alive(*started.supervisor):
         if is_stopping:
             send(*started.supervisor, signal.SIGTERM)
@@ -129,29 +142,55 @@ def look(folder: int, pause: Callable[[float], None], *, is_stopping: bool = Fal
 def is_alive(pid: int, start: int) -> bool:
     """Return whether exactly this one lives."""
     found = life(pid)
-    return found is not None and found.start == start and found.state not in "ZX"
+    return found is not None and found.start == start and found.runs
 
 
 def _ended(started: Started, exited: Exited) -> Seen:
+    if len(exited.stages) != len(started.stages):
+        raise FormatError("the end of a command has other stages than its start")
     if all("failed" in stage for stage in exited.stages):
         return Seen(standing=Standing.NEVER, started=started, exited=exited)
-    alive = tuple(found for pid, start in exited.survivors if (found := _same(pid, start)))
-    if alive:
-        why = "something of it could not be stopped"
-        return Seen(
-            standing=Standing.LOST, started=started, exited=exited, survivors=alive, why=why
-        )
-    return Seen(standing=Standing.ENDED, started=started, exited=exited)
+    left = _left(started, exited)
+    if not left and not any("alive" in stage for stage in exited.stages):
+        return Seen(standing=Standing.ENDED, started=started, exited=exited)
+    return Seen(
+        standing=Standing.LOST,
+        started=started,
+        exited=exited,
+        survivors=left,
+        may_run=bool(left),
+        why="something of it could not be stopped",
+    )
+
+
+def _left(started: Started, exited: Exited) -> tuple[tuple[int, int], ...]:
+    """Return what its supervisor could not stop, and may live."""
+    if started.boot != boot_id():
+        return ()
+    if started.namespace != pid_namespace():
+        return exited.survivors
+    return tuple(one for one in exited.survivors if is_alive(*one))
+
+
+def _elsewhere(started: Started) -> Seen:
+    """Judge by its time alone what has no pid here; its supervisor records an end by then."""
+    where = f"it was started in another PID namespace, {started.namespace}"
+    if boot_ms() < started.ends_boot_ms + SLOW_MS:
+        why = f"{where}: whether it runs can be told from there alone"
+        return Seen(standing=Standing.RUNS, started=started, may_run=True, why=why)
+    why = f"{where}, and no end was recorded in its time"
+    return Seen(standing=Standing.LOST, started=started, may_run=True, why=why)
 
 
 def _orphaned(started: Started, pause: Callable[[float], None], *, is_stopping: bool) -> Seen:
     alive = _survivors(started)
+    standing, why = Standing.LOST, "its supervisor was killed before it recorded the end"
     if alive and not is_stopping and boot_ms() < started.ends_boot_ms:
-        return Seen(standing=Standing.RUNS, started=started, survivors=alive)
-    if alive:
+        standing, why = Standing.RUNS, "it still runs without its supervisor"
+    elif alive:
         alive = _kill(started, pause)
-    why = "its supervisor was killed before it recorded the end"
-    return Seen(standing=Standing.LOST, started=started, survivors=alive, why=why)
+    left = tuple((one.pid, one.start) for one in alive)
+    return Seen(standing=standing, started=started, survivors=left, may_run=bool(left), why=why)
 
 
 def _kill(started: Started, pause: Callable[[float], None]) -> tuple[Life, ...]:
@@ -186,11 +225,6 @@ def _is_marked(one: Life, started: Started) -> bool:
     except OSError:  # another account's, or gone
         return False
     return f"{TOKEN_NAME}={started.token}".encode() in variables
-
-
-def _same(pid: int, start: int) -> Life | None:
-    found = life(pid)
-    return found if found is not None and is_alive(pid, start) else None
 
 
 def _exited(folder: int) -> Exited | None:

@@ -7,6 +7,7 @@ killed. An attempt is open until one transaction records which it was.
 import codecs
 import os
 import shutil
+from collections.abc import Sequence
 from contextlib import suppress
 
 from msgspec.structs import replace
@@ -20,8 +21,8 @@ from counterfoil.adapters.shell.records import Exited, Seen, Standing, look
 from counterfoil.adapters.shell.site import ATTEMPTS, Site, instance
 from counterfoil.core.canonical import bounded, canonical, digest
 from counterfoil.core.intent import EnvironmentState
-from counterfoil.core.receipt import Receipt
-from counterfoil.core.words import Json
+from counterfoil.core.receipt import Answer, LookUp, Receipt, found, unknown
+from counterfoil.core.words import Json, RunId
 
 SHOWN_BYTES = (24 * 1024, 8 * 1024, 2 * 1024)
 """How much of each output a result shows: as much as fits, however it must be spelled."""
@@ -54,8 +55,9 @@ def settle(site: Site, attempt: Attempt, *, is_stopping: bool = False) -> Seen:
     """
     folder = _opened(site, attempt)
     if folder is None:
-        _forget(site, attempt)
-        return Seen(standing=Standing.NEVER)
+        seen = Seen(standing=Standing.LOST, may_run=True, why="the folder of its records is gone")
+        _conclude(site, attempt, State.LOST, _without_end(site, attempt, None, seen))
+        return seen
     try:
         seen = look(folder, site.pause, is_stopping=is_stopping)
         match seen.standing:
@@ -63,7 +65,7 @@ def settle(site: Site, attempt: Attempt, *, is_stopping: bool = False) -> Seen:
                 pass
             case Standing.NEVER:
                 _forget(site, attempt)
-            case Standing.LOST if attempt.claim.is_repeatable and not seen.survivors:
+            case Standing.LOST if attempt.claim.is_repeatable and not seen.may_run:
                 _forget(site, attempt)
             case Standing.LOST:
                 _conclude(site, attempt, State.LOST, _without_end(site, attempt, folder, seen))
@@ -119,6 +121,39 @@ def result_of(exited: Exited, folder: int, accepted: tuple[int, ...]) -> dict[st
     return _with_output(told, folder)
 
 
+def answer_of(attempt: Attempt, receipt: Receipt, run_id: RunId) -> LookUp:
+    """Return what a look-up for a run tells of an attempt that is over.
+
+    Nobody will ever know more of one that is lost, so its evidence is in words.
+    """
+    is_lost = attempt.state is State.LOST
+    if attempt.claim.run_id != run_id:
+        reason = "the key holds the command of another run"
+        shown = None if is_lost else receipt
+        return LookUp(answer=Answer.FOUND_OTHER, receipt=shown, reason=reason)
+    return unknown(evidence(receipt.result), is_final=True) if is_lost else found(receipt)
+
+
+def evidence(told: Json) -> str:
+    """Return in one sentence what is known of a command whose end nobody knows."""
+    pids, left = (_listed(told[name]) for name in ("pids", "survivors"))
+    if left:
+        runs = f"{left} may still run"
+    elif told["may_run"]:
+        runs = "something of it may still run"
+    else:
+        runs = "nothing of it is found running"
+    return (
+        f"the command was started, and its end is not known: {told['why']}; "
+        f"it ran as {pids or 'no pid on record'}, {runs}; "
+        f"its output so far is in {told['kept']} of the journal"
+    )
+
+
+def _listed(lives: Sequence[Sequence[int]]) -> str:
+    return ", ".join(f"pid {pid} (start time {start})" for pid, start in lives)
+
+
 def drop_folder(site: Site, group: str, name: str) -> None:
     """Remove a folder of an attempt or a read; what cannot be removed is left."""
     shutil.rmtree(site.place / group / name, ignore_errors=True)
@@ -150,7 +185,7 @@ def _receipt(site: Site, attempt: Attempt, folder: int, exited: Exited | None) -
     return _draft(site, attempt, watched, {**told, "kept": f"{ATTEMPTS}/{attempt.sequence}"})
 
 
-def _without_end(site: Site, attempt: Attempt, folder: int, seen: Seen) -> Receipt:
+def _without_end(site: Site, attempt: Attempt, folder: int | None, seen: Seen) -> Receipt:
     """Return the evidence of a start whose end nobody knows: a receipt without an id."""
     started = seen.started
     told: dict[str, Json] = {
@@ -158,11 +193,14 @@ def _without_end(site: Site, attempt: Attempt, folder: int, seen: Seen) -> Recei
         "outcome": "unknown",
         "why": seen.why,
         "pids": [] if started is None else [list(one) for one in started.stages],
-        "survivors": [[one.pid, one.start] for one in seen.survivors],
+        "survivors": [list(one) for one in seen.survivors],
+        "may_run": seen.may_run,
         "started_at_ms": 0 if started is None else started.started_at_ms,
         "kept": f"{ATTEMPTS}/{attempt.sequence}",
     }
-    return replace(_draft(site, attempt, None, _with_output(told, folder)), id="")
+    if folder is not None:
+        told = _with_output(told, folder)
+    return replace(_draft(site, attempt, None, told), id="")
 
 
 def _draft(site: Site, attempt: Attempt, watched: list[str] | None, result: Json) -> Receipt:

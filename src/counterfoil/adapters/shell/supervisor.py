@@ -33,6 +33,7 @@ from counterfoil.adapters.shell.kernel import (
     digests,
     life,
     lives,
+    pid_namespace,
     send,
 )
 
@@ -45,7 +46,8 @@ SURVIVORS_MAX = 64
 TURN_MS, ENDING_TURN_MS = 1_000, 20
 _PR_SET_CHILD_SUBREAPER = 36
 _FAILURE = struct.Struct("II")
-_RESET = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
+_RESET = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+"""What a command finds as the system has it, whatever this or the runtime ignores."""
 
 
 class _Sink:
@@ -107,6 +109,7 @@ class _Watch:
         self.failures: dict[int, str] = {}
         self.started_at_ms = time.time_ns() // 1_000_000
         self.deadline = boot_ms() + order["timeout_ms"]
+        self.key = self.failing = -1
         self.is_stopped = False
         self.is_timed_out = False
         self.left_behind = 0
@@ -127,13 +130,13 @@ class _Watch:
         self.is_stopped = True
 
     def start(self) -> None:
-        """Fork the stages, record them durably, and only then let them become the command.
+        """Fork the stages, and record them durably; they wait for `release`.
 
         Raises:
             OSError: Nothing was started; `FileExistsError` when that was made impossible.
         """
-        gate, key = os.pipe()
-        failing, failed = os.pipe()
+        gate, self.key = os.pipe()
+        self.failing, failed = os.pipe()
         source = os.open(os.devnull, os.O_RDONLY)
         stages = self.order["stages"]
         for number, words in enumerate(stages):
@@ -142,7 +145,7 @@ class _Watch:
                 reader, target = os.pipe()
             pid = os.fork()
             if pid == 0:
-                os.close(key)
+                os.close(self.key)
                 os.close(self.order["lock"])
                 self._become(number, words, (source, target), gate, failed)
             self.pids.append(pid)
@@ -154,12 +157,15 @@ class _Watch:
         for descriptor in (gate, failed, *(sink.mouth for sink in self.sinks)):
             os.close(descriptor)
         self._record_start()
-        os.write(key, b"!" * len(stages))
-        os.close(key)
-        while raw := os.read(failing, _FAILURE.size):
+
+    def release(self) -> None:
+        """Let the stages become the command; note which of them could not."""
+        os.write(self.key, b"!" * len(self.pids))
+        os.close(self.key)
+        while raw := os.read(self.failing, _FAILURE.size):
             number, code = _FAILURE.unpack(raw)
             self.failures[number] = errno.errorcode.get(code, str(code))
-        os.close(failing)
+        os.close(self.failing)
 
     def _become(
         self, number: int, words: list[str], ends: tuple[int, int], gate: int, failed: int
@@ -171,7 +177,7 @@ class _Watch:
             os.dup2(ends[1], 1)
             os.dup2(self.sinks[1].mouth, 2)
             signal.set_wakeup_fd(-1)
-            for number_of_signal in (*_RESET, signal.SIGCHLD):
+            for number_of_signal in _RESET:
                 signal.signal(number_of_signal, signal.SIG_DFL)
             os.umask(self.order["umask"])
             if os.read(gate, 1) != b"!":
@@ -191,6 +197,7 @@ class _Watch:
         me = os.getpid()
         record = {
             "boot": boot_id(),
+            "namespace": pid_namespace(),
             "supervisor": _identity(me),
             "stages": [_identity(pid) for pid in self.pids],
             "session": os.getsid(0),
@@ -293,7 +300,7 @@ class _Watch:
             return {"failed": self.failures[number]}
         code = self.ends.get(pid)
         if code is None:
-            return {"failed": "unknown"}
+            return {"alive": pid}
         return {"signal": -code} if code < 0 else {"code": code}
 
 
@@ -362,6 +369,7 @@ def main() -> None:
     if os.fork():
         os._exit(0)
     os.setsid()
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     with os.fdopen(0, "rb", closefd=False) as given:
         order = json.loads(given.read())
@@ -376,6 +384,7 @@ def main() -> None:
     except OSError as error:
         _say(f"refused {_name(error)}")
         os._exit(1)
+    watch.release()
     if len(watch.failures) == len(watch.pids):
         watch.see_to_the_end()
         watch.record_exit()

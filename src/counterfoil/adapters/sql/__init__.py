@@ -15,7 +15,7 @@ from counterfoil.adapters.sql.database import Database
 from counterfoil.adapters.sql.dbapi import Dbapi, DbapiDatabase
 from counterfoil.adapters.sql.installing import Installed, install
 from counterfoil.adapters.sql.kinds import CALL_MS, NAME
-from counterfoil.adapters.sql.sqlite import SqliteDatabase
+from counterfoil.adapters.sql.sqlite import SqliteDatabase, is_open_otherwise
 from counterfoil.adapters.sql.statements import Statement, check_text, registered
 from counterfoil.adapters.sql.trouble import Trouble, meaning
 from counterfoil.core.errors import ConfigError, ContractError
@@ -56,7 +56,8 @@ def open_sql(
 
     Raises:
         ConfigError: A statement, the watch or a bound cannot be used, a driver is not
-            installed, nobody has set the database up, or it loses commits.
+            installed, nobody has set the database up, it loses commits, or its file is open
+            in this process by other means.
         UnavailableError: The database cannot be reached.
     """
     _check_options(name, risk, call_ms)
@@ -87,7 +88,8 @@ def install_sql(target: str | Dbapi) -> Installed:
             or in that of the URL.
 
     Raises:
-        ConfigError: The target cannot be used, or its user may not make tables.
+        ConfigError: The target cannot be used, its user may not make tables, or its file
+            is open in this process by other means.
         UnavailableError: It cannot be reached.
     """
     database = _database(target)
@@ -115,6 +117,12 @@ def _database(target: str | Dbapi) -> Database:
         path = Path(target.removeprefix(SQLITE)).resolve()
         if not path.is_file():
             raise ConfigError(f"there is no database file at {path}")
+        if is_open_otherwise(path):
+            raise ConfigError(
+                f"{path} is open in this process by other means than apsw, which would drop its "
+                "locks",
+                move="close it there, open it with apsw, or leave it to another process",
+            )
         return SqliteDatabase(path)
     if target.startswith(POSTGRESQL):
         try:

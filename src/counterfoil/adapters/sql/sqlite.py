@@ -2,9 +2,13 @@
 
 A file that was put in the place of another is seen at once, and nothing is shared
 between threads. Write transactions begin by locking the file.
+
+Source: "How To Corrupt An SQLite Database File", sqlite.org, 2.2 and 2.2.1, for what one
+process must not do to a file.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 from typing import Protocol
@@ -91,6 +95,43 @@ class Handle(Protocol):
     def in_transaction(self) -> bool:
         """Whether a transaction is open."""
         ...
+
+
+OPEN_FILES = Path("/proc/self/fd")
+"""Where Linux tells which files a process has open."""
+
+LOOKS = 3
+"""Looks at them, since other threads open and close the file meanwhile."""
+
+
+def is_open_otherwise(path: Path) -> bool:
+    """Return whether this process has a file open by other means than apsw, as far as can be told.
+
+    Locks of one process do not hold each other off, and whoever closes the file drops them
+    all: another copy of SQLite, such as that of `sqlite3`, and a plain `open`.
+    """
+    if not apsw.using_amalgamation:
+        return False  # it may be the copy that `sqlite3` has
+    return all(_is_open(path) and not _may_be_ours(path) for _ in range(LOOKS))
+
+
+def _is_open(path: Path) -> bool:
+    with suppress(OSError):
+        return any(_is_same(number, path) for number in OPEN_FILES.iterdir())
+    return False
+
+
+def _may_be_ours(path: Path) -> bool:
+    try:
+        return any(_is_same(Path(opened.filename), path) for opened in apsw.connections())
+    except apsw.Error:  # one is busy in another thread, and does not say which file it has
+        return True
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    with suppress(OSError):
+        return one.samefile(other)
+    return False
 
 
 class SqliteDatabase:
