@@ -68,7 +68,7 @@ def keeper_in(folder: Path, *, merges: bool = True) -> Iterator[Keeper]:
     project.mkdir(mode=0o700, exist_ok=True)
     user.mkdir(mode=0o700, exist_ok=True)
     os.environ["XDG_STATE_HOME"] = os.environ["XDG_CONFIG_HOME"] = str(user)
-    settings = Settings(commit=Commit(merge=merges))
+    settings = Settings(commit=Commit(durability="merged" if merges else "strict"))
     with open_keeper(project, settings=settings, effects=effects_of(Ledger())) as keeper:
         yield keeper
 

@@ -91,7 +91,7 @@ class Servers:
         if Keeps.TEMPORAL in side.keeps:
             told |= self._temporal.told | {"queue": name}
             grows = (self._temporal.folder,)
-        told["merge"] = side.merges
+        told["durability"] = "merged" if side.merges else "strict"
         return Place(folder=folder, told=told, database=database, grows=grows)
 
     def size_bytes(self, side: Side, place: Place) -> int:

@@ -329,7 +329,7 @@ def wire(
         random_bytes=random_bytes,
         owner=owner,
         ttl_ms=settings.lease.ttl_ms,
-        merges=settings.commit.merge,
+        merges=settings.commit.durability == "merged",
         marks=settings.commit.marker,
         inbox=inbox,
         roots=roots,

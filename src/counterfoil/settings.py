@@ -2,7 +2,7 @@
 
 import tomllib
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -96,13 +96,14 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """How commits are made.
 
     Attributes:
-        merge: Whether a receipt may ride with the next intent, where the adapter can be
-            asked for it again.
+        durability: "merged" lets a receipt ride with the next intent, where the adapter
+            can be asked for it again: one commit per step. "strict" commits each receipt
+            before the step returns: two.
         marker: Whether a signed marker is written before each effect, for registers
             that may lose their last write.
     """
 
-    merge: bool = True
+    durability: Literal["merged", "strict"] = "merged"
     marker: bool = False
 
 

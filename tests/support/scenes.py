@@ -119,7 +119,7 @@ class Scene:
         store, heads = self.store(), self.heads()
         self._opened += [store, heads]
         return wire(
-            Settings(commit=Commit(merge=self.merges)),
+            Settings(commit=Commit(durability="merged" if self.merges else "strict")),
             self.keyring,
             store,
             heads,

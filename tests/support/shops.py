@@ -110,7 +110,7 @@ class Street:
         """Return a new worker's keeper, after the lease of any earlier one is over."""
         self.clock.move(TTL_MS + 1)
         effects = effects_of(self.shop, level=self.level, bounds=self.bounds)
-        settings = Settings(commit=Commit(merge=self.merges))
+        settings = Settings(commit=Commit(durability="merged" if self.merges else "strict"))
         return Keeper(
             wire(
                 settings,

@@ -122,7 +122,11 @@ class PlayStage:
         adapters = self.adapters()
         self._opened += [store, heads, *adapters]
         return wire(
-            Settings(commit=Commit(merge=self.form.merges, marker=self.form.marks)),
+            Settings(
+                commit=Commit(
+                    durability="merged" if self.form.merges else "strict", marker=self.form.marks
+                )
+            ),
             KEYRING,
             store,
             heads,

@@ -194,7 +194,10 @@ class Workshop:
         store = self._store()
         heads = self.heads()
         parts = wire(
-            Settings(commit=Commit(merge=self.merges), lease=Lease(ttl_ms=self.ttl_ms)),
+            Settings(
+                commit=Commit(durability="merged" if self.merges else "strict"),
+                lease=Lease(ttl_ms=self.ttl_ms),
+            ),
             keyring_of(SECRET),
             store,
             heads,

@@ -28,9 +28,9 @@ class Counterfoil(Threaded):
         heads = place["heads"] or f"sqlite:{user}/heads.db"
         if not home.exists():
             project = set_up(home, store, heads)
-            merge = "true" if place["merge"] else "false"
             with (project / FILE_NAME).open("a", encoding="utf-8") as file:
-                file.write(f"[commit]\nmerge = {merge}\n[lease]\nttl_ms = {LEASE_MS}\n")
+                file.write(f'[commit]\ndurability = "{place["durability"]}"\n')
+                file.write(f"[lease]\nttl_ms = {LEASE_MS}\n")
         os.environ["XDG_STATE_HOME"] = os.environ["XDG_CONFIG_HOME"] = str(user)
         self._effect = effect
         self._context = keeper_on(home / "project", _effects(effect))

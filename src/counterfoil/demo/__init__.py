@@ -33,7 +33,7 @@ SETTINGS = """\
 id = "demo"
 
 [commit]
-merge = false  # each receipt alone, so that every crash window exists
+durability = "strict"  # each receipt alone, so that every crash window exists
 
 [adapters.files]
 root = "warehouse"

@@ -76,8 +76,8 @@ def show(verdict: Verdict, console: Console) -> None:
     """Print the final tables and one line of verdict."""
     console.print(_windows_table(verdict))
     console.print(
-        "Each receipt is committed alone here (commit.merge is off), so that every window\n"
-        "exists. Effects are counted in the shop's database and in the folder.",
+        "Each receipt is committed alone here (commit.durability is strict), so that every\n"
+        "window exists. Effects are counted in the shop's database and in the folder.",
         style="dim",
     )
     console.print()
