@@ -73,7 +73,8 @@ def _asked(*words: object) -> dict[str, object]:
     return answer
 
 
-def _resident_bytes() -> int:
+def resident_bytes() -> int:
+    """Return the memory of this process that is not swapped out."""
     return int(STATM.read_text(encoding="ascii").split()[1]) * PAGE_BYTES
 
 
@@ -85,7 +86,7 @@ def _write(folder: Path, steps: int, window: int) -> Written:
         keeper = stack.enter_context(keeper_in(folder))
         run = stack.enter_context(keeper.run(TASK, RUN_ID))
         do_steps(run, EARLY)
-        early_bytes = _resident_bytes()
+        early_bytes = resident_bytes()
         raw = RawFiles(folder / "raw", row_bytes=row_bytes(folder / "project"))
         stack.callback(raw.close)
         raw.commit_some(WARM_UP if window else 0)
@@ -98,7 +99,7 @@ def _write(folder: Path, steps: int, window: int) -> Written:
             is_watched = done < window or done >= steps - window
             raw.commit_some(BLOCK if is_watched and window else 0)
             raws.append(time.perf_counter() - ended)
-        grown_bytes = _resident_bytes() - early_bytes
+        grown_bytes = resident_bytes() - early_bytes
     return Written(ours_s=ours, cpu_s=cpu, raw_s=raws, grown_bytes=grown_bytes)
 
 
@@ -107,7 +108,7 @@ def _open(folder: Path) -> Held:
         began = time.perf_counter()
         with keeper.run(TASK, RUN_ID):
             opened_s = time.perf_counter() - began
-            return Held(opened_s=opened_s, resident_bytes=_resident_bytes())
+            return Held(opened_s=opened_s, resident_bytes=resident_bytes())
 
 
 def main(words: list[str]) -> None:

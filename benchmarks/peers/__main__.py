@@ -13,7 +13,8 @@ import apsw
 import msgspec
 import psycopg
 
-from benchmarks.peers import environments, waiting
+from benchmarks.peers import environments
+from benchmarks.peers.alone import LIVING, SEAL, WAITING, busy_worker, idle_worker, seal_of_a_step
 from benchmarks.peers.chart import chart
 from benchmarks.peers.duplicates import count_duplicates
 from benchmarks.peers.machine import machine, versions
@@ -45,7 +46,9 @@ SCENARIOS: dict[str, Scenario] = {
     "long": long_run,
     "flat": flat_run,
     "reference": large_results,
-    "waiting": waiting.measure,
+    WAITING: idle_worker,
+    LIVING: busy_worker,
+    SEAL: seal_of_a_step,
 }
 DUPLICATES = "duplicates"
 FAILURES = (CounterfoilError, ServerError, ProgramError, OSError, psycopg.Error, apsw.Error)

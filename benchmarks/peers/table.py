@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from benchmarks.figures import shown
+from benchmarks.peers.alone import LIVING, WAITING
 from benchmarks.peers.goals import GOALS
 from benchmarks.peers.results import Measure, Results
 from benchmarks.peers.scenarios import (
@@ -18,7 +19,6 @@ from benchmarks.peers.scenarios import (
     RESUME,
     SIZE,
 )
-from benchmarks.peers.waiting import WAITING
 
 NOT_TAKEN = "No figures are kept here yet; `make bench` takes them."
 SHORTER = "Temporal's long run has 5,000 steps."
@@ -55,7 +55,7 @@ def report(results: Results, stem: str) -> str:
         _goals(results),
         _long(results),
         _flat(results),
-        _waiting(results),
+        _workers(results),
         _spread(results),
         duplicates(results),
         _missing(results),
@@ -102,7 +102,7 @@ def _goals(results: Results) -> str:
         if reached is not None:
             met = "yes" if goal.is_met(reached) else "no"
             rows.append((goal.text, _number(reached), f"{goal.relation} {goal.bound:g}", met))
-    return _table(("ratio", "reached", "goal", "met"), rows)
+    return _table(("figure", "reached", "goal", "met"), rows)
 
 
 def _long(results: Results) -> str:
@@ -136,13 +136,17 @@ def _flat(results: Results) -> str:
     return _table(head, rows)
 
 
-def _waiting(results: Results) -> str:
+def _workers(results: Results) -> str:
     rows = []
     for side, title in results.titles.items():
-        measure = results.of(WAITING, side)
-        if measure is not None:
-            rows.append((title, _number(measure.median)))
-    head = ("idle worker, 10,000 runs that wait for people and 10,000 that pause", "% of a core")
+        cells = (_short(results.of(WAITING, side)), _short(results.of(LIVING, side)))
+        if any(cells):
+            rows.append((title, *cells))
+    head = (
+        "a worker",
+        "idle, 10,000 runs that wait for people and 10,000 that pause, % of a core",
+        "1,000 live runs, MiB",
+    )
     return _table(head, rows)
 
 

@@ -47,6 +47,7 @@ STORED = results(
     measured("one", RAW, "steps/s", [400.0, 600.0, 1_000.0]),
     measured("first", OURS, "steps/s", [100.0]),
     measured("last", OURS, "steps/s", [99.0]),
+    measured("seal", OURS, "µs", [61.0]),
 )
 
 
@@ -82,9 +83,10 @@ def test_our_sides_and_a_limit_take_turns_and_leave_files(
 def test_our_sides_on_servers_take_turns_too(tmp_path: Path) -> None:
     ours = ["counterfoil-postgresql-merged", "counterfoil-etcd-strict"]
     sides = [*ours, "raw-postgresql", "raw-etcd"]
-    found = read(taken(tmp_path, *sides, "--only", "many"))
+    found = read(taken(tmp_path, *sides, "--only", "many", "--only", "living", "--only", "seal"))
     assert found.missing == ()
     assert sides_of(found, "many") == sides
+    assert sides_of(found, "seal") == sides_of(found, "living") == sides[:1]
 
 
 def test_a_ratio_is_the_middle_of_the_ratios_of_rounds() -> None:
@@ -103,6 +105,11 @@ def test_the_page_has_each_figure_once_it_was_measured() -> None:
     assert "| DBOS | 100 |  |  |  |  |" in page
     assert "| one run, SQLite in two files ÷ DBOS on SQLite | 3.00 | ≥ 2 | yes |" in page
     assert "| the same ÷ raw commits to two files | 0.50 | ≥ 0.7 | no |" in page
+    assert (
+        "| processor time of a step of one run, SQLite in two files, µs | 250 | ≤ 250 | yes |"
+        in page
+    )
+    assert "| seal of a usual step, µs | 61.0 | ≤ 60 | no |" in page
     assert "| DBOS | 1 | **2** | old result |" in page
     assert "| many | DBOS | it ended / early |" in page
     assert "no figure here counts" not in page
