@@ -26,9 +26,10 @@ from counterfoil.engine.proof import _bytes
 from counterfoil.stores import rules
 from counterfoil.testing.expect import ConformanceError
 from tests.support import hazards
+from tests.support.stages import FORMS, Form
 
 Break = Callable[[pytest.MonkeyPatch], None]
-Check = Callable[[], None]
+Check = Callable[[Form], None]
 
 
 def never_asks(patch: pytest.MonkeyPatch) -> None:
@@ -140,25 +141,30 @@ CAUGHT: tuple[tuple[Break, Check], ...] = (
 )
 
 
+OF_COMMITS = [form for form in FORMS if not form.marks]
+
+
 def _words(function: Callable[..., object]) -> str:
     return function.__name__.replace("_", " ")
 
 
+@pytest.mark.parametrize("form", OF_COMMITS, ids=lambda form: form.name)
 @pytest.mark.parametrize(
     "check",
     [pytest.param(check, id=_words(check)) for check in dict.fromkeys(c for _, c in CAUGHT)],
 )
-def test_the_protocol_as_it_is_passes(check: Check) -> None:
-    check()
+def test_the_protocol_as_it_is_passes(check: Check, form: Form) -> None:
+    check(form)
 
 
+@pytest.mark.parametrize("form", OF_COMMITS, ids=lambda form: form.name)
 @pytest.mark.parametrize(
     ("breaks", "check"),
     [pytest.param(breaks, check, id=f"it {_words(breaks)}") for breaks, check in CAUGHT],
 )
 def test_a_broken_protocol_is_caught(
-    breaks: Break, check: Check, monkeypatch: pytest.MonkeyPatch
+    breaks: Break, check: Check, form: Form, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     breaks(monkeypatch)
     with pytest.raises(ConformanceError):
-        check()
+        check(form)

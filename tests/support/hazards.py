@@ -40,7 +40,6 @@ from tests.support.stages import (
     sandbox_stage,
 )
 
-EAGER = Form(merges=False)
 Wrap = Callable[[World, Adapter], Adapter]
 
 
@@ -49,12 +48,12 @@ def _as_it_is(world: World, adapter: Adapter) -> Adapter:
 
 
 def _enumerate(
+    form: Form,
     level: Level,
     *,
     in_flight_ms: int | None = None,
     late: Late | None = None,
     wrap: Wrap = _as_it_is,
-    form: Form = EAGER,
 ) -> None:
     backend = Backend()
     enumerate_crashes(
@@ -68,14 +67,14 @@ def _enumerate(
 # ---------------------------------------------------------------- every crash
 
 
-def transactional_crashes() -> None:
+def transactional_crashes(form: Form) -> None:
     """Die everywhere at a target that keeps keys and fences."""
-    _enumerate(Level.TRANSACTIONAL)
+    _enumerate(form, Level.TRANSACTIONAL)
 
 
-def queryable_crashes() -> None:
+def queryable_crashes(form: Form) -> None:
     """Die everywhere at a target that does a call as often as it arrives."""
-    _enumerate(Level.QUERYABLE, in_flight_ms=IN_FLIGHT_MS)
+    _enumerate(form, Level.QUERYABLE, in_flight_ms=IN_FLIGHT_MS)
 
 
 class _DeafOnce(Passing):
@@ -93,10 +92,11 @@ class _DeafOnce(Passing):
         return super().look_up(run_id, key, kind)
 
 
-def crashes_with_a_silent_look_up() -> None:
+def crashes_with_a_silent_look_up(form: Form) -> None:
     """Die everywhere while the first question after a crash stays without an answer."""
     answered: set[World] = set()
     _enumerate(
+        form,
         Level.QUERYABLE,
         in_flight_ms=IN_FLIGHT_MS,
         wrap=lambda world, inner: _DeafOnce(world, inner, answered),
@@ -110,10 +110,10 @@ def _fence_only(world: World, adapter: Adapter) -> Adapter:
     return adapter
 
 
-def crashes_with_a_call_that_lands_last() -> None:
+def crashes_with_a_call_that_lands_last(form: Form) -> None:
     """Die everywhere at a target that only fences, while the first call lands at the end."""
     late = Late(arrives_early=False)
-    _enumerate(Level.CONDITIONAL, late=late, wrap=_fence_only)
+    _enumerate(form, Level.CONDITIONAL, late=late, wrap=_fence_only)
 
 
 class _LandsAfterTheQuestion(Passing):
@@ -133,15 +133,15 @@ def _lands_at_the_worst_moment(world: World, adapter: Adapter) -> Adapter:
     return _LandsAfterTheQuestion(world, _fence_only(world, adapter))
 
 
-def crashes_with_a_call_that_lands_between_question_and_call() -> None:
+def crashes_with_a_call_that_lands_between_question_and_call(form: Form) -> None:
     """Die everywhere while the first call lands between the look-up and the second call."""
     late = Late(arrives_early=False)
-    _enumerate(Level.CONDITIONAL, late=late, wrap=_lands_at_the_worst_moment)
+    _enumerate(form, Level.CONDITIONAL, late=late, wrap=_lands_at_the_worst_moment)
 
 
-def crashes_at_a_target_that_keeps_keys() -> None:
+def crashes_at_a_target_that_keeps_keys(form: Form) -> None:
     """Die everywhere at a deduplicating target, while the first call lands at the end."""
-    _enumerate(Level.DEDUPLICATING, late=Late(arrives_early=False))
+    _enumerate(form, Level.DEDUPLICATING, late=Late(arrives_early=False))
 
 
 # ---------------------------------------------------------------- one hazard each
@@ -165,9 +165,9 @@ def _killed_after(stage: PlayStage, call: str) -> None:
     raise ConformanceError("the process did not die")
 
 
-def a_changed_state_is_refused() -> None:
+def a_changed_state_is_refused(form: Form) -> None:
     """Give a genuine header a state whose budgets are unspent."""
-    with sandbox_stage(Backend(), form=EAGER) as stage:
+    with sandbox_stage(Backend(), form=form) as stage:
         _killed_after(stage, "adapter.execute")
         store, heads = stage.backend.open()
         assert isinstance(store, MemoryStore)
@@ -180,9 +180,9 @@ def a_changed_state_is_refused() -> None:
         _expect_refusal(stage, FormatError)
 
 
-def a_stranger_s_checkpoint_is_refused() -> None:
+def a_stranger_s_checkpoint_is_refused(form: Form) -> None:
     """Let a run be written under a key that is not ours."""
-    with sandbox_stage(Backend(), form=EAGER) as stage:
+    with sandbox_stage(Backend(), form=form) as stage:
         strange = keyring_of(bytes(range(1, 33)))
         seals = Seals(
             signer=strange.signer(Purpose.CHECKPOINT),
@@ -202,7 +202,7 @@ def _expect_refusal(stage: PlayStage, error: type[IntegrityError]) -> None:
     raise ConformanceError("the run opened")
 
 
-def a_superseded_lease_moves_no_head() -> None:
+def a_superseded_lease_moves_no_head(_form: Form) -> None:
     """Let a worker whose lease was taken over move the head that it last saw."""
     clock, run_id = VirtualClock(), RunId("run-1")
     heads = MemoryHeads(now_ms=clock.now_ms, incarnation="register-1")
@@ -217,9 +217,9 @@ def a_superseded_lease_moves_no_head() -> None:
     raise ConformanceError("a lease that was taken over moved the head")
 
 
-def another_s_receipt_opens_a_case() -> None:
+def another_s_receipt_opens_a_case(form: Form) -> None:
     """Put a receipt of another intent on record under the pending key."""
-    with sandbox_stage(Backend(), form=EAGER) as stage:
+    with sandbox_stage(Backend(), form=form) as stage:
         planted: list[World] = []
         stage.adapters = _remembering(stage, planted)
         _killed_after(stage, "adapter.execute")
@@ -271,13 +271,13 @@ class _AsksTheRegister(Passing):
         return super().execute(operation)
 
 
-def silence_of_the_register_lets_no_call_leave() -> None:
+def silence_of_the_register_lets_no_call_leave(form: Form) -> None:
     """Lose every commit but the first, and watch what reaches the target."""
     backend, early = Backend(), list[Operation]()
     heads = _SilentHeads(now_ms=backend.clock.now_ms, incarnation="register-1")
     backend._heads = heads
     with sandbox_stage(
-        backend, form=EAGER, wrap=lambda _, inner: _AsksTheRegister(inner, heads, early)
+        backend, form=form, wrap=lambda _, inner: _AsksTheRegister(inner, heads, early)
     ) as stage:
         run = _opened(stage)
         run.remember("plan", lambda: "one")
@@ -287,9 +287,9 @@ def silence_of_the_register_lets_no_call_leave() -> None:
         expect(stage.effects() == (), "nothing happened")
 
 
-def a_register_set_back_is_refused() -> None:
+def a_register_set_back_is_refused(form: Form) -> None:
     """Set the head back by several generations once the run has ended."""
-    with sandbox_stage(Backend(), level=Level.DEDUPLICATING, form=EAGER) as stage:
+    with sandbox_stage(Backend(), level=Level.DEDUPLICATING, form=form) as stage:
         _killed_after(stage, "adapter.execute")
         _, heads = stage.backend.open()
         assert isinstance(heads, MemoryHeads)
