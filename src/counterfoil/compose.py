@@ -12,7 +12,9 @@ from counterfoil.adapters.function import Effects
 from counterfoil.backends import (
     Content,
     OwnedJoint,
+    Space,
     contents_of,
+    give_space_back,
     open_bell,
     open_checkpoints,
     open_joint,
@@ -46,9 +48,11 @@ from counterfoil.stores.sqlite import SqliteHeads, SqliteStore
 __all__ = [
     "Places",
     "Settings",
+    "Space",
     "default_effects",
     "file_system_of",
     "floor_ms_of",
+    "give_space_back",
     "init_project",
     "is_set_up",
     "open_checkpoints",

@@ -106,6 +106,17 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     marker: bool = False
 
 
+class Retention(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """When `counterfoil gc` archives a finished run.
+
+    Attributes:
+        finished_before: How long it must have ended, such as "90d"; empty where the
+            command says it each time.
+    """
+
+    finished_before: str = ""
+
+
 class Files(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The `files` adapter.
 
@@ -138,6 +149,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         trust: Who may sign statements.
         lease: Terms of leases.
         commit: How commits are made.
+        retention: When finished runs are archived.
         adapters: Adapters that need no code.
     """
 
@@ -149,6 +161,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     trust: Trust = Trust()
     lease: Lease = Lease()
     commit: Commit = Commit()
+    retention: Retention = Retention()
     adapters: Adapters = Adapters()
 
 
