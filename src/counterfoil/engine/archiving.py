@@ -49,11 +49,7 @@ def archive_run(parts: Parts, view: RunView, note: Note | None = None) -> int:
         UnavailableError, UnknownOutcomeError: Try again; nothing was dropped.
     """
     if find_archive(parts, view.head) is None:
-        try:
-            _file(parts, view, note)
-        except RollbackError:
-            if find_archive(parts, view.head) is None:  # else another one was faster
-                raise
+        _file(parts, view, note)
     audit(parts, view.head.run_id, note=note)
     return archive_bytes(parts, view)
 
@@ -67,7 +63,7 @@ def archive_bytes(parts: Parts, view: RunView) -> int:
     return archive.size_bytes + sum(len(content or b"") for content in pieces)
 
 
-def drop_archived(parts: Parts, view: RunView, *, pace_s: float = PACE_S) -> int:
+def drop_archived(parts: Parts, view: RunView) -> int:
     """Drop all checkpoints of an archived run but its last, and return how many went.
 
     Raises:
@@ -78,7 +74,7 @@ def drop_archived(parts: Parts, view: RunView, *, pace_s: float = PACE_S) -> int
         raise RollbackError("the store lacks the archive that was just made", head.run_id)
     while count := parts.store.collect(head.run_id, head.checkpoint, head.generation, COLLECT_ROWS):
         dropped += count
-        time.sleep(pace_s)
+        time.sleep(PACE_S)
     return dropped
 
 
