@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from counterfoil.core.archive import SEAL
 from counterfoil.core.errors import (
     ConfigError,
     CounterfoilError,
@@ -261,3 +262,27 @@ def test_ports_of_one_url_share_their_connections(postgres: LocalPostgres) -> No
     assert alone == (1,)
     for port in ports:
         port.close()
+
+
+def test_a_store_of_the_first_release_takes_archives_and_lets_its_roles_read_them(
+    postgres: LocalPostgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = fresh_database(postgres)
+    row = checkpoint(0)
+    with monkeypatch.context() as earlier:
+        earlier.setattr(ports, "STORE", replace(ports.STORE, version=1))
+        before = open_store(url, create=True)
+        before.put([row, checkpoint(1)])
+    role = f"reader_{os.getpid()}_of_old"
+    execute(url, f"CREATE ROLE {role}")
+    execute(url, f"GRANT SELECT ON counterfoil.checkpoint TO {role}")
+    store = open_store(url, create=False)
+    store.archive(RUN, SEAL, b"seal")
+    assert store.collect(RUN, checkpoint(1).digest, 1, 9) == 1
+    assert before.get(RUN, row.digest) is None
+    query = "SELECT has_table_privilege(%s, 'counterfoil.archive', 'SELECT')"
+    assert execute(url, query, role) == [(True,)]
+    execute(url, f"DROP OWNED BY {role}")
+    execute(url, f"DROP ROLE {role}")
+    before.close()
+    store.close()
