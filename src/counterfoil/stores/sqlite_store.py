@@ -17,14 +17,13 @@ from counterfoil.ports import FOUND_MAX, Mark
 from counterfoil.stores import rules
 from counterfoil.stores.facts import Space
 from counterfoil.stores.migrate import Schema
-from counterfoil.stores.packing import packed, unpacked
 from counterfoil.stores.sqlite_database import Database
 from counterfoil.stores.sqlite_driver import Connection, typed
 
 STORE_SCHEMA = Schema(
     name="store", version=3, application_id=0x43464301, page_bytes=1_024, is_small=False
 )
-"""Rows of one to two KiB fill small pages and leave no half page empty between them."""
+"""Rows of two to four KiB fill small pages and leave no half page empty between them."""
 
 NO_MARK = -1
 
@@ -49,7 +48,6 @@ class _Row(msgspec.Struct, frozen=True, array_like=True):
     envelope: bytes
     events: bytes
     state: bytes | None
-    form: int
 
 
 TAIL_ROWS = 64
@@ -59,8 +57,7 @@ Names are random, so each would dirty a page of its own with each commit.
 """
 
 _SELECT = """
-SELECT c.generation, c.lease_version, c.digest, c.settles, c.envelope, c.events, s.state,
-    c.form
+SELECT c.generation, c.lease_version, c.digest, c.settles, c.envelope, c.events, s.state
 FROM checkpoint AS c LEFT JOIN state AS s ON s.checkpoint = c.number
 WHERE {run} = (SELECT number FROM run WHERE run_id = ?1)
 """
@@ -85,8 +82,8 @@ _BY_NAME = _OF_FEW + _NAMED.format(is_named="instr(settles, ?3)")
 _RUN = "SELECT number, lease_version, state_floor FROM run WHERE run_id = ?"
 _NEW_RUN = "INSERT INTO run (run_id, lease_version, state_floor) VALUES (?, ?, 0)"
 _INSERT = """
-INSERT INTO checkpoint (run, generation, lease_version, digest, settles, envelope, events, form)
-SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8 WHERE NOT EXISTS (
+INSERT INTO checkpoint (run, generation, lease_version, digest, settles, envelope, events)
+SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7 WHERE NOT EXISTS (
     SELECT 1 FROM checkpoint WHERE run = ?1 AND generation = ?2 AND digest = ?4
 )
 """
@@ -118,9 +115,8 @@ class SqliteStore:
             rules.check_digest(row.digest)
         if not batch:
             return
-        kept = [_packed(row) for row in batch]
         with self._database.transaction() as connection:
-            for row in kept:
+            for row in batch:
                 _put(connection, row)
 
     def get(self, run_id: RunId, checkpoint: Digest) -> Checkpoint | None:
@@ -291,21 +287,7 @@ class SqliteStore:
         return [_checkpoint(run_id, row) for row in rows]
 
 
-class _Kept(msgspec.Struct, frozen=True):
-    """A checkpoint on its way into the file, packed before others have to wait."""
-
-    row: Checkpoint
-    form: int
-    envelope: bytes
-    events: bytes
-
-
-def _packed(row: Checkpoint) -> _Kept:
-    return _Kept(row, *packed(row.envelope, row.events))
-
-
-def _put(connection: Connection, kept: _Kept) -> None:
-    row = kept.row
+def _put(connection: Connection, row: Checkpoint) -> None:
     run = _run(connection, row.run_id)
     if run.lease_version > row.lease_version:
         raise rules.superseded(row.run_id, row.lease_version, run.lease_version)
@@ -317,9 +299,8 @@ def _put(connection: Connection, kept: _Kept) -> None:
             row.lease_version,
             bytes.fromhex(row.digest),
             msgspec.json.encode(row.settles).decode(),
-            kept.envelope,
-            kept.events,
-            kept.form,
+            row.envelope,
+            row.events,
         ),
     )
     if not connection.changes():
@@ -380,15 +361,14 @@ def _drop(connection: Connection, run: int, rows: Sequence[tuple[object, ...]]) 
 
 
 def _checkpoint(run_id: RunId, row: _Row) -> Checkpoint:
-    envelope, events = unpacked(row.form, row.envelope, row.events)
     return Checkpoint(
         run_id=run_id,
         generation=row.generation,
         digest=Digest(row.digest.hex()),
         lease_version=row.lease_version,
-        envelope=envelope,
+        envelope=row.envelope,
         state=row.state or b"",
-        events=events,
+        events=row.events,
         settles=_names(row.settles),
     )
 

@@ -6,6 +6,3 @@ CREATE TABLE archive (
     content BLOB    NOT NULL,
     PRIMARY KEY (run, name)
 ) STRICT;
-
--- How envelope and events are kept: 0 as they are, 1 packed.
-ALTER TABLE checkpoint ADD COLUMN form INTEGER NOT NULL DEFAULT 0;
