@@ -9,8 +9,9 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 LOCK := requirements-dev.lock
 
-# How many test processes. More than the cores only makes crash tests wait for each other.
-WORKERS ?= auto
+# How many test processes: one more than there are cores, since tests of servers wait for leases
+# to end more than half of the time.
+WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 
 # The tool that writes the lock file lives in a folder of its own: the lock does not depend on itself.
 LOCK_VENV := .cache/lock-venv
@@ -18,7 +19,7 @@ UV_VERSION := 0.13.9
 
 # What tests need of the system: command=package. Servers of these are started by tests alone.
 SERVER_PACKAGES := pg_ctlcluster=postgresql etcd=etcd-server etcdctl=etcd-client
-TEST_PACKAGES := strace=strace setpriv=util-linux pgbouncer=pgbouncer faketime=faketime $(SERVER_PACKAGES)
+TEST_PACKAGES := git=git strace=strace setpriv=util-linux pgbouncer=pgbouncer faketime=faketime $(SERVER_PACKAGES)
 
 # How long `make soak` kills workers, and how many there are.
 SECONDS ?= 600
@@ -59,8 +60,9 @@ check: setup
 # inherit only the variable, and so do the workers that crash tests start.
 test: check
 	@bash scripts/install-packages $(TEST_PACKAGES)
-	$(BIN)/python -m pytest -n $(WORKERS) --ignore=tests/house
-	PYTHONOPTIMIZE=1 $(BIN)/python -O -m pytest -n $(WORKERS) --ignore=tests/house -k acc-
+	@bash scripts/install-restate $(BIN)/python .cache/restate
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --ignore=tests/house
+	PYTHONOPTIMIZE=1 $(BIN)/python -O -m pytest -n $(WORKERS) --dist worksteal --ignore=tests/house -k acc-
 
 soak: setup
 	@bash scripts/install-packages $(SERVER_PACKAGES)

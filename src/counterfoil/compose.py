@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from counterfoil.adapters.files import open_files
 from counterfoil.adapters.function import Effects
@@ -45,6 +46,9 @@ from counterfoil.stores.holders import this_holder
 from counterfoil.stores.place import NETWORK_KINDS, make_folder, mounted_kind
 from counterfoil.stores.sqlite import SqliteHeads, SqliteStore
 
+if TYPE_CHECKING:
+    from counterfoil.adapters.sql import Installed
+
 __all__ = [
     "Places",
     "Settings",
@@ -54,6 +58,7 @@ __all__ = [
     "floor_ms_of",
     "give_space_back",
     "init_project",
+    "install_sql",
     "is_set_up",
     "open_checkpoints",
     "open_keeper",
@@ -121,6 +126,18 @@ def _check_key_is_new(places: Places, keys: Path, clock: Clock) -> None:
 def _slug(name: str) -> str:
     kept = "".join(char if char.isascii() and char.isalnum() else "-" for char in name.lower())
     return kept.strip("-")[:40] or "project"
+
+
+def install_sql(url: str) -> "Installed":
+    """Make the tables of receipts of the `sql` adapter in the database that a URL names.
+
+    Raises:
+        ConfigError: The URL, the database or its driver cannot be used.
+        UnavailableError: It cannot be reached.
+    """
+    from counterfoil.adapters import sql  # noqa: PLC0415 - few programs have a database
+
+    return sql.install_sql(url)
 
 
 def is_set_up(places: Places) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace as structural_replace
 from typing import Any
 
 import pytest
@@ -19,13 +20,16 @@ from counterfoil.core.errors import (
     TerminalError,
     UnavailableError,
 )
-from counterfoil.core.receipt import LookUp, Receipt
+from counterfoil.core.intent import KindSpec
+from counterfoil.core.receipt import Fence, LookUp, Receipt, unknown
 from counterfoil.core.review import DECISION_TYPE, CaseReason, Decision, Verdict, decision_for
 from counterfoil.core.run import Phase
 from counterfoil.core.trace import Outcome
-from counterfoil.core.words import Digest, IntentDigest, Level, RunId
+from counterfoil.core.words import Digest, IntentDigest, Key, Level, RunId
 from counterfoil.engine.session import Session
 from counterfoil.keeper import Keeper
+from counterfoil.ports import Adapter
+from counterfoil.testing.saboteur_adapters import Passing
 from tests.support.desks import Desk, case_of, desk
 from tests.support.people import ADA, HOUR_MS, RITA, ROB, approve, decide, person, roots, signed
 from tests.support.people import Role as Part
@@ -409,6 +413,76 @@ def test_a_reviewer_says_what_no_target_can(wrap: Any, verdict: Verdict, count: 
     assert (run.state.pending, run.state.writes, at.scene.world.write_count) == (None, 1, count)
     again = at.run()
     assert (again.state.phase, again.settle()) == (Phase.RUNNING, None)
+
+
+class NeverKnows(Passing):
+    """Its target has lost what it knew for good."""
+
+    def look_up(self, run_id: RunId, key: Key, kind: str) -> LookUp:
+        return unknown("its journal is gone", is_final=True)
+
+
+class IsNotAsked(Passing):
+    """Its target keeps keys for an hour, and has no look-up; it is seen to change."""
+
+    @property
+    def kinds(self) -> tuple[KindSpec, ...]:
+        unasked = {"can_be_asked": False, "key_retention_ms": HOUR_MS}
+        return tuple(
+            structural_replace(spec, **(unasked if spec.risk.writes else {}))
+            for spec in super().kinds
+        )
+
+    def look_up(self, run_id: RunId, key: Key, kind: str) -> LookUp:
+        return unknown("there is no look-up")
+
+
+@pytest.mark.parametrize(
+    ("wrap", "level"),
+    [
+        pytest.param(NeverKnows, Level.TRANSACTIONAL, id="C07 it will never know"),
+        pytest.param(IsNotAsked, Level.DEDUPLICATING, id="C07 it cannot be asked"),
+    ],
+)
+def test_a_person_decides_what_a_look_up_cannot_tell(
+    wrap: Callable[[Adapter], Adapter], level: Level
+) -> None:
+    at = desk(level=level, approval_kinds=())
+    run = at.run(wrap=lambda adapter: DiesAfterTheCall(wrap(adapter)))
+    run.propose(write(run))
+    with pytest.raises(Killed):
+        run.settle()
+    run = at.run(wrap=wrap)
+    with pytest.raises(FrozenError):
+        run.settle()
+    assert case_of(run).reason is CaseReason.OUTCOME_UNKNOWN
+    at.hand(decided(at, run, Verdict.CONFIRM_DONE))
+    run.settle()
+    assert (run.state.pending, run.state.writes, at.scene.world.write_count) == (None, 1, 1)
+
+
+@pytest.mark.parametrize(
+    "verdict",
+    [pytest.param(verdict, id=f"C07 {verdict}") for verdict in (Verdict.REPLAN, Verdict.ABORT)],
+)
+def test_a_person_can_give_up_what_nobody_will_ever_know(verdict: Verdict) -> None:
+    class NeverSays(NeverKnows):
+        def forbid(self, run_id: RunId, key: Key, kind: str, fence: Fence) -> LookUp:
+            super().forbid(run_id, key, kind, fence)
+            return self.look_up(run_id, key, kind)
+
+    at = desk(approval_kinds=())
+    run = at.run(wrap=lambda adapter: DiesAfterTheCall(NeverSays(adapter)))
+    run.propose(write(run))
+    with pytest.raises(Killed):
+        run.settle()
+    run = at.run(wrap=NeverSays)
+    with pytest.raises(FrozenError):
+        run.settle()
+    at.hand(decided(at, run, verdict))
+    with suppress(CounterfoilError):
+        run.settle()
+    assert (run.state.case, run.state.pending, at.scene.world.write_count) == (None, None, 1)
 
 
 @pytest.mark.parametrize("count", [pytest.param(0, id="C07 T11")])

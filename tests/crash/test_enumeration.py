@@ -65,7 +65,8 @@ def _shop(level: Level, in_flight_ms: int | None = None, **extra: Any) -> Play:
         return shop_stage(backend, level=level, in_flight_ms=in_flight_ms, form=form, **extra)
 
     is_unsure = level is Level.BLIND or (level is Level.QUERYABLE and in_flight_ms is None)
-    return Play(make=make, may_need_review=is_unsure)
+    moves_unasked = extra.get("is_observed", False) and not extra.get("can_be_asked", True)
+    return Play(make=make, may_need_review=is_unsure or moves_unasked)
 
 
 def _files(backend: Backend, place: Path, form: Form) -> AbstractContextManager[PlayStage]:
@@ -104,6 +105,13 @@ FUNCTIONS = {
     "function deduplicating": _shop(Level.DEDUPLICATING),
     "function deduplicating, observed": _shop(Level.DEDUPLICATING, is_observed=True),
     "function deduplicating, an answer lost": _shop(Level.DEDUPLICATING, loses=1),
+    "function deduplicating, not asked": _shop(Level.DEDUPLICATING, can_be_asked=False),
+    "function deduplicating, not asked, an answer lost": _shop(
+        Level.DEDUPLICATING, can_be_asked=False, loses=1
+    ),
+    "function deduplicating, not asked, observed": _shop(
+        Level.DEDUPLICATING, can_be_asked=False, is_observed=True
+    ),
     "function queryable with a bound": _shop(Level.QUERYABLE, IN_FLIGHT_MS),
     "function queryable with a bound, observed": _shop(
         Level.QUERYABLE, IN_FLIGHT_MS, is_observed=True

@@ -9,6 +9,10 @@ from tests.support.sources import Source, comments, functions, library, name_of,
 EVERYTHING_IS_CAUGHT = {
     "adapters/function/adapter.py": "whatever a user's function raises is an unknown outcome",
     "engine/acting.py": "whatever an adapter raises is an unknown outcome: the call may have left",
+    "testing/trial.py": "a stranger's adapter may raise anything, and the verdict says what",
+    "testing/trial_caller.py": "the same, in a process of its own: it is told to the other one",
+    "cli/adapters_check.py": "a stranger's bench may raise anything, and is refused in a sentence",
+    "cli/modules.py": "a stranger's module may raise anything when it is imported",
     "engine/labour.py": "the loop that serves many runs must outlive what one of them raises",
 }
 """The modules that may catch `Exception`, and why."""

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +19,17 @@ Start = Callable[..., Any]
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    """Run a module on a task in a fresh folder, and return what it reports.
+def start(tmp_path: Path) -> Start:
+    """Return what runs a module on a task, in a fresh folder, and returns what it reports.
 
     The folder is in memory where there is such a place: a killed process loses nothing
     that it wrote.
     """
     where = SHARED_MEMORY if SHARED_MEMORY.is_dir() else tmp_path
-    with tempfile.TemporaryDirectory(prefix="counterfoil-", dir=where) as folder:
 
-        def run(module: str, task: str, *rest: str) -> Any:
-            flags = ["-O"] if sys.flags.optimize else []
+    def run(module: str, task: str, *rest: str) -> Any:
+        flags = ["-O"] if sys.flags.optimize else []
+        with tempfile.TemporaryDirectory(prefix="counterfoil-", dir=where) as folder:
             answer = subprocess.run(
                 [sys.executable, *flags, "-W", "error", "-m", module, task, folder, *rest],
                 cwd=ROOT,
@@ -39,7 +39,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
                 text=True,
                 timeout=SECONDS_MAX,
             )
-            assert answer.returncode == 0, answer.stdout[-2_000:] + answer.stderr[-4_000:]
-            return json.loads(answer.stdout)
+        assert answer.returncode == 0, answer.stdout[-2_000:] + answer.stderr[-4_000:]
+        return json.loads(answer.stdout)
 
-        yield run
+    return run

@@ -121,9 +121,9 @@ def files_bench(folder: Path) -> AdapterBench:
     )
 
 
-def function_bench(level: Level) -> AdapterBench:
+def function_bench(level: Level, *, can_be_asked: bool = True) -> AdapterBench:
     """Return a fresh ledger behind declared functions."""
-    entries = Entries(level, lambda: NOW_MS)
+    entries = Entries(level, lambda: NOW_MS, can_be_asked=can_be_asked)
     return AdapterBench(
         open=entries.adapter,
         write=lambda number: Call(kind="ledger.note", arguments={"text": f"line {number}"}),
@@ -148,7 +148,8 @@ def function_bench(level: Level) -> AdapterBench:
 def candidates() -> tuple[Candidate, ...]:
     """Return every adapter of the package."""
     levels = (Level.TRANSACTIONAL, Level.DEDUPLICATING, Level.QUERYABLE, Level.BLIND)
-    return (*sandbox_candidates(), _files(), *map(_function, levels))
+    unasked = _function(Level.DEDUPLICATING, ", not asked", can_be_asked=False)
+    return (*sandbox_candidates(), _files(), *map(_function, levels), unasked)
 
 
 def _files() -> Candidate:
@@ -160,13 +161,13 @@ def _files() -> Candidate:
     )
 
 
-def _function(level: Level) -> Candidate:
-    declared = Entries(level, lambda: NOW_MS).adapter().kinds
+def _function(level: Level, manner: str = "", *, can_be_asked: bool = True) -> Candidate:
+    declared = Entries(level, lambda: NOW_MS, can_be_asked=can_be_asked).adapter().kinds
     return Candidate(
-        name=f"function {level}",
+        name=f"function {level}{manner}",
         spec=next(spec for spec in declared if spec.name == "ledger.note"),
         traits=FUNCTION_TRAITS,
-        bench=lambda _: function_bench(level),
+        bench=lambda _: function_bench(level, can_be_asked=can_be_asked),
     )
 
 

@@ -4,19 +4,24 @@ import threading
 from collections.abc import Callable, Mapping
 
 from counterfoil.adapters.function import Call, Effects, Found, FunctionAdapter, State
+from counterfoil.adapters.function.effects import Bounds
 from counterfoil.core.canonical import canonical, digest
 from counterfoil.core.errors import IdempotencyConflictError, RefusedError
 from counterfoil.core.words import Json, Level
 
+RETENTION_MS = 3_600_000
 KEEPS_KEYS = (Level.TRANSACTIONAL, Level.DEDUPLICATING)
 
 
 class Entries:
     """What the functions write to; it outlives every adapter."""
 
-    def __init__(self, level: Level, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, level: Level, now_ms: Callable[[], int], *, can_be_asked: bool = True
+    ) -> None:
         self.lines: list[str] = []
         self._level = level
+        self._can_be_asked = can_be_asked and level is not Level.BLIND
         self._now_ms = now_ms
         self._by_key: dict[str, Found] = {}
         self._forbidden: set[str] = set()
@@ -48,13 +53,13 @@ class Entries:
 
     def _effects(self) -> Effects:
         effects = Effects()
-        is_blind = self._level is Level.BLIND
         is_transactional = self._level is Level.TRANSACTIONAL
 
         @effects.effect(
             "ledger.note",
             level=self._level,
-            look_up=None if is_blind else self._find,
+            look_up=self._find if self._can_be_asked else None,
+            bounds=None if self._can_be_asked else Bounds(key_retention_ms=RETENTION_MS),
             forbid=self._forbid if is_transactional else None,
         )
         def note(call: Call, *, text: str, times: int = 1) -> object:

@@ -35,6 +35,7 @@ from tests.support.folders import RESERVED
 
 TTL_MS = 30_000
 IN_FLIGHT_MS = 5_000
+RETENTION_MS = 86_400_000
 SECRET = bytes(range(32))
 KEYRING = keyring_of(SECRET)
 INCARNATION = "register-1"
@@ -284,16 +285,22 @@ class Shop:
 
 
 def shop_effects(
-    shop: Shop, level: Level, *, in_flight_ms: int | None, is_observed: bool
+    shop: Shop,
+    level: Level,
+    *,
+    in_flight_ms: int | None,
+    is_observed: bool,
+    can_be_asked: bool = True,
 ) -> Effects:
     """Declare the shop's functions at a level."""
     effects = Effects()
-    bounds = Bounds(call_ms=1_000, in_flight_ms=in_flight_ms)
+    retention_ms = None if can_be_asked else RETENTION_MS
+    bounds = Bounds(call_ms=1_000, in_flight_ms=in_flight_ms, key_retention_ms=retention_ms)
 
     @effects.effect(
         "shop.order",
         level=level,
-        look_up=None if level is Level.BLIND else shop.orders.get,
+        look_up=shop.orders.get if can_be_asked and level is not Level.BLIND else None,
         bounds=bounds,
     )
     def order(call: Call, *, sku: str) -> Found:
@@ -331,11 +338,18 @@ def shop_stage(
     in_flight_ms: int | None = None,
     is_observed: bool = False,
     loses: int = 0,
+    can_be_asked: bool = True,
     form: Form = Form(),
 ) -> AbstractContextManager[PlayStage]:
     """Return a fresh shop reached through functions."""
     shop = Shop(dedupes=level is Level.DEDUPLICATING, loses=loses)
-    effects = shop_effects(shop, level, in_flight_ms=in_flight_ms, is_observed=is_observed)
+    effects = shop_effects(
+        shop,
+        level,
+        in_flight_ms=in_flight_ms,
+        is_observed=is_observed,
+        can_be_asked=can_be_asked,
+    )
     stage = PlayStage(
         backend=backend,
         run_id=backend.new_run(),

@@ -148,7 +148,7 @@ def test_a_parked_run_is_shown_and_given_back(shop: Project) -> None:
         (":keeper", "is not MODULE:NAME"),
         ("nowhere:keeper", "cannot be imported"),
         ("shopapp:HERE", "is neither a keeper nor a function that opens one"),
-        ("shopapp:nothing", "is neither a keeper nor a function that opens one"),
+        ("shopapp:nothing", "the module has no nothing"),
     ],
 )
 def test_an_app_that_is_no_keeper_is_refused(shop: Project, app: str, sentence: str) -> None:

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 import counterfoil
+from counterfoil.cli.adapters_command import adapters
 from counterfoil.cli.demo_command import demo
 from counterfoil.cli.doctor_command import doctor
 from counterfoil.cli.drill_command import drill
@@ -85,6 +86,7 @@ app.command()(doctor)
 app.add_typer(review)
 app.add_typer(trust)
 app.add_typer(keys)
+app.add_typer(adapters)
 
 
 def main() -> None:

@@ -28,7 +28,7 @@ SHORT_KEY = 12
 """Characters of a key that tell it from others on a narrow screen; --json has all."""
 
 GOOD = frozenset({Outcome.EXECUTED, Outcome.RECONCILED, Outcome.VERIFIED, Outcome.FINISHED})
-OPEN = frozenset({Outcome.PENDING, Outcome.RESENT, Outcome.NEEDS_REVIEW})
+OPEN = frozenset({Outcome.PENDING, Outcome.RESENT, Outcome.ASKED, Outcome.NEEDS_REVIEW})
 PLAIN = frozenset(
     {Outcome.OPENED, Outcome.READ, Outcome.REMEMBERED, Outcome.OBSERVED, Outcome.REPLAYED}
 )

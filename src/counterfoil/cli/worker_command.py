@@ -1,7 +1,6 @@
 """`counterfoil worker` and `unpark`: run programs for whoever submitted them."""
 
 import getpass
-import importlib
 import json
 import logging
 import os
@@ -9,12 +8,12 @@ import signal
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
 import typer
 
+from counterfoil.cli.modules import named_object
 from counterfoil.cli.options import (
     JsonOption,
     ProjectOption,
@@ -148,14 +147,7 @@ def unpark(
 
 def _keeper(app: str) -> Keeper:
     """Return the keeper that `MODULE:NAME` names."""
-    module, _, name = app.partition(":")
-    if not module or not name:
-        raise ConfigError(f"--app {app!r:.100} is not MODULE:NAME")
-    sys.path.insert(0, str(Path.cwd()))
-    try:
-        found = getattr(importlib.import_module(module), name, None)
-    except (ImportError, SyntaxError) as error:
-        raise ConfigError(f"app {module!r:.100} cannot be imported: {error!s:.200}") from error
+    found = named_object(app, "app")
     keeper = found() if callable(found) else found
     if not isinstance(keeper, Keeper):
         raise ConfigError(f"{app:.100} is neither a keeper nor a function that opens one")

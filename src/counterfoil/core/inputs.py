@@ -139,7 +139,25 @@ class Unparked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Resent(msgspec.Struct, frozen=True, kw_only=True):
-    """The pending call is about to leave again under the same key."""
+    """The pending call is about to leave again under the same key.
+
+    Attributes:
+        answer: What the look-up before it said, see `Answer`; empty when none was made.
+    """
+
+    answer: str = ""
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """The adapter was asked by key, and nothing is certain yet.
+
+    Attributes:
+        answer: What it said, see `Answer`.
+        reason: Why that is not enough, for people.
+    """
+
+    answer: str
+    reason: str
 
 
 class GivenUp(msgspec.Struct, frozen=True, kw_only=True):
@@ -237,6 +255,7 @@ Input = (
     | Unparked
     | ReceiptSeen
     | Resent
+    | Asked
     | GivenUp
     | CaseOpened
     | Observed

@@ -59,7 +59,9 @@ class KindSpec:
         volatile: Arguments that are in no digest.
         call_ms: Longest that one call may take.
         in_flight_ms: How long after a call it may still land; None when unknown.
-        key_retention_ms: How long keys are kept; None when for ever.
+        key_retention_ms: How long keys and receipts are kept; None when for ever.
+        can_be_asked: Whether there is a look-up at all. Without one, a target that
+            dedupes is sent the same call again, as long as it keeps the key.
         linearizable: Whether a look-up sees every effect that has landed.
         fences: Whether the adapter refuses a call under an older lease.
         forbids: Whether it can make a key impossible.
@@ -77,10 +79,16 @@ class KindSpec:
     call_ms: int = 10_000
     in_flight_ms: int | None = None
     key_retention_ms: int | None = None
+    can_be_asked: bool = True
     linearizable: bool = True
     fences: bool = False
     forbids: bool = False
     cost_micros: int = 0
+
+    @property
+    def has_look_up(self) -> bool:
+        """Whether asking by key can tell anything."""
+        return self.can_be_asked and self.level is not Level.BLIND
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -48,8 +48,9 @@ def check_kinds(kinds: Mapping[str, KindSpec]) -> None:
     """Refuse declarations that promise what their level cannot hold.
 
     Raises:
-        ContractError: A control kind is declared, or a kind without a linearizable
-            look-up claims more than `queryable`.
+        ContractError: A control kind is declared, a kind without a linearizable look-up
+            claims more than `queryable`, or one that cannot be asked states no time for
+            which keys are kept.
     """
     for spec in kinds.values():
         identifier(spec.name, "kind")
@@ -60,10 +61,24 @@ def check_kinds(kinds: Mapping[str, KindSpec]) -> None:
             raise ContractError(
                 f"kind {spec.name} has no linearizable look-up, so its level is queryable at most"
             )
+        if spec.risk.writes and not spec.can_be_asked:
+            _check_unasked(spec)
         if spec.level is Level.TRANSACTIONAL and not (spec.fences or spec.forbids):
             raise ContractError(f"kind {spec.name} is transactional and must fence or forbid")
         if spec.risk.writes and spec.level is Level.CONDITIONAL and not spec.fences:
             raise ContractError(f"kind {spec.name} is conditional and must fence")
+
+
+def _check_unasked(spec: KindSpec) -> None:
+    if spec.level is Level.BLIND:
+        return
+    if spec.level is not Level.DEDUPLICATING:
+        raise ContractError(f"kind {spec.name} cannot be asked, so it is deduplicating or blind")
+    if spec.key_retention_ms is None:
+        raise ContractError(
+            f"kind {spec.name} cannot be asked and must state key_retention_ms,"
+            " the time for which a repeated key is answered and not done again"
+        )
 
 
 def check_task_fits(task: Task, kinds: Mapping[str, KindSpec]) -> None:

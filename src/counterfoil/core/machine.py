@@ -22,6 +22,7 @@ from counterfoil.core.errors import (
 from counterfoil.core.inputs import (
     Aborted,
     Approved,
+    Asked,
     CaseOpened,
     Decided,
     Denied,
@@ -97,6 +98,7 @@ TABLE: Mapping[type[Any], tuple[Rule, Rule, Rule, Rule]] = {
     Unparked: (_T, _T, _F, _E),
     ReceiptSeen: (_N, _T, _N, _N),
     Resent: (_N, _T, _F, _N),
+    Asked: (_N, _T, _F, _N),
     GivenUp: (_N, _T, _F, _N),
     CaseOpened: (_T, _T, _T, _E),
     Observed: (_T, _T, _F, _E),
@@ -274,8 +276,23 @@ def _resent(run: Run, given: Resent, rules: Rules) -> Step:
         kind=pending.intent.kind,
         key=pending.key,
         digest=pending.digest,
+        reason=f"the look-up said {given.answer}" if given.answer else "",
     )
     return Step(run=replace(run, pending=again), events=(event,))
+
+
+def _asked(run: Run, given: Asked, rules: Rules) -> Step:
+    pending = _pending(run)
+    event = Event(
+        at_ms=run.floor_ms,
+        outcome=Outcome.ASKED,
+        position=pending.position,
+        kind=pending.intent.kind,
+        key=pending.key,
+        digest=pending.digest,
+        reason=one_line(f"the look-up said {given.answer}: {given.reason}"),
+    )
+    return Step(run=run, events=(event,))
 
 
 def _given_up(run: Run, given: GivenUp, rules: Rules) -> Step:
@@ -355,6 +372,7 @@ _REDUCERS: Mapping[type[Any], Callable[[Run, Any, Rules], Step]] = {
     Unparked: working.unparked,
     ReceiptSeen: _receipt_seen,
     Resent: _resent,
+    Asked: _asked,
     GivenUp: _given_up,
     CaseOpened: _case_opened,
     Observed: _observed,

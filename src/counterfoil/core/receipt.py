@@ -77,11 +77,13 @@ class LookUp(msgspec.Struct, frozen=True, kw_only=True):
         answer: One of four.
         receipt: Present exactly when something was found.
         reason: Why it is unknown, for people.
+        is_final: It is unknown and nobody will ever know: a person decides at once.
     """
 
     answer: Answer
     receipt: Receipt | None = None
     reason: str = ""
+    is_final: bool = False
 
 
 ABSENT = LookUp(answer=Answer.ABSENT)
@@ -92,9 +94,9 @@ def found(receipt: Receipt) -> LookUp:
     return LookUp(answer=Answer.FOUND, receipt=receipt)
 
 
-def unknown(reason: str) -> LookUp:
-    """Return the answer that nothing can be said, and why."""
-    return LookUp(answer=Answer.UNKNOWN, reason=reason)
+def unknown(reason: str, *, is_final: bool = False) -> LookUp:
+    """Return the answer that nothing can be said, and why; a final one is never asked again."""
+    return LookUp(answer=Answer.UNKNOWN, reason=reason, is_final=is_final)
 
 
 def identity(receipt: Receipt) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ Argued in docs/explanation/levels.md and docs/explanation/protocol.md.
 """
 
 import msgspec
+from msgspec.structs import replace
 
 from counterfoil.core.approval import CLOCKS_APART_MS
 from counterfoil.core.bounds import SENDS_MAX
@@ -102,7 +103,13 @@ def reconcile(
     """
     match answer.answer:
         case Answer.FOUND | Answer.FOUND_OTHER:
+            if pending.sends > 1 and not spec.can_be_asked:
+                footing = replace(footing, live=False)  # it may answer an earlier call
             return _judge_receipt(pending, run_id, answer, observed, footing)
+        case Answer.UNKNOWN if answer.is_final:
+            return _unknown(answer.reason or "the target will never know", observed)
+        case Answer.UNKNOWN if not spec.can_be_asked:
+            return _without_asking(pending, observed, spec, footing)
         case Answer.UNKNOWN:
             return Wait(reason=answer.reason or "the look-up gave no answer")
         case Answer.ABSENT:
@@ -205,9 +212,7 @@ def _send_again(
     if pending.sends >= SENDS_MAX:
         return _unknown(f"{pending.sends} calls left no trace", observed)
     match pending.level:
-        case Level.TRANSACTIONAL:
-            return Send()
-        case Level.DEDUPLICATING:
+        case Level.TRANSACTIONAL | Level.DEDUPLICATING:
             if _key_may_be_forgotten(pending, spec, footing):
                 return _unknown("the target may have forgotten the key", observed)
             return Send()
@@ -219,6 +224,26 @@ def _send_again(
             return _after_flight(pending, observed, spec, footing) or Send()
         case Level.BLIND:
             return _unknown("the target cannot be asked", observed)
+
+
+def _without_asking(
+    pending: Pending, observed: EnvironmentState, spec: KindSpec, footing: Footing
+) -> Verdict:
+    """Ask a target that dedupes by sending the same call again.
+
+    It answers with the effect that stands, or does it now; so what it would do now must
+    be what was approved and expected then.
+    """
+    moved = movement(pending.prestate, observed)
+    if moved in ("instance", "account"):
+        return _drift(pending, observed, moved)
+    if footing.refusal is not None:
+        finding = f"an earlier call may have landed: {footing.refusal.message}"
+        return _unknown(finding, observed)
+    if moved or pending.level is not Level.DEDUPLICATING:
+        reason = f", and the {moved} changed" if moved else ""
+        return _unknown(f"the target cannot be asked{reason}", observed)
+    return _send_again(pending, observed, spec, footing)
 
 
 def _abandon(

@@ -22,6 +22,7 @@ class Outcome(StrEnum):
     EXECUTION_ERROR = "execution_error"
     PENDING = "pending"
     RESENT = "resent"
+    ASKED = "asked"
     EXECUTED = "executed"
     RECONCILED = "reconciled"
     REPLAYED = "replayed"

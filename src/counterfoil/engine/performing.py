@@ -12,7 +12,7 @@ from counterfoil.core.machine import apply
 from counterfoil.core.receipt import Answer
 from counterfoil.core.task import Task
 from counterfoil.core.trace import Outcome
-from counterfoil.core.words import Json, Key, Level, Risk
+from counterfoil.core.words import Json, Key, Risk
 from counterfoil.engine import acting
 from counterfoil.engine.ledger import Ledger
 from counterfoil.engine.observing import observe_all
@@ -94,7 +94,7 @@ def recorded_for(ledger: Ledger, action: Action) -> Recorded | None:
     event = recorded_event(ledger, action.key)
     if event is None:
         return None
-    if spec.level is Level.BLIND:
+    if not spec.has_look_up:
         return Recorded(digest=event.digest, receipt=event.receipt)
     adapter = acting.adapter_of(ledger.parts, spec.adapter)
     answer = adapter.look_up(ledger.run.run_id, Key(action.key), spec.name)

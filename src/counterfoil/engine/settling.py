@@ -36,7 +36,16 @@ from counterfoil.core.errors import (
     UnavailableError,
     UnknownOutcomeError,
 )
-from counterfoil.core.inputs import GivenUp, Lapsed, ReceiptSeen, Released, Resent, Rules, Step
+from counterfoil.core.inputs import (
+    Asked,
+    GivenUp,
+    Lapsed,
+    ReceiptSeen,
+    Released,
+    Resent,
+    Rules,
+    Step,
+)
 from counterfoil.core.intent import EnvironmentState, Pending
 from counterfoil.core.judge import Admitted
 from counterfoil.core.machine import apply
@@ -123,7 +132,7 @@ class Settler:
                 case SendAgain() if sends >= SENDS_PER_SETTLING:
                     raise _unanswered(ledger.run.run_id, effect.pending, sends)
                 case SendAgain() | Release():
-                    given = Released() if isinstance(effect, Release) else Resent()
+                    given = Released() if isinstance(effect, Release) else self._resent()
                     ledger.commit(apply(ledger.run, given, rules))
                     self._known = Known(is_unsent=True)
                 case Await():
@@ -144,6 +153,10 @@ class Settler:
         spec = rules.kinds.get(run.pending.intent.kind) if run.pending else None
         now_ms = max(rules.now_ms, run.floor_ms)
         return next_effect(run, self._known, spec, now_ms, approval_lack(run, rules))
+
+    def _resent(self) -> Resent:
+        answer = self._known.answer
+        return Resent(answer="" if answer is None else answer.answer)
 
     def _forget(self) -> None:
         """Drop what was seen of target and world: it is old by the time a person answers."""
@@ -203,6 +216,9 @@ class Settler:
                 self._open_case(pending, verdict, rules)
             case Wait():
                 self._known = Known(is_fenced=known.is_fenced)
+                if known.answer is not None:
+                    asked = Asked(answer=known.answer.answer, reason=verdict.reason)
+                    ledger.commit(apply(ledger.run, asked, rules))
                 until = f", ask again after {verdict.until_ms}" if verdict.until_ms else ""
                 raise UnknownOutcomeError(
                     f"{verdict.reason}{until}", ledger.run.run_id, pending.key
@@ -217,7 +233,9 @@ class Settler:
             receipt=verdict.receipt, was_recovered=not is_live, observed=verdict.observed
         )
         step = apply(ledger.run, given, rules)
-        may_ride = ledger.parts.merges and is_live and pending.level in ASKABLE
+        spec = rules.kinds[pending.intent.kind]
+        is_askable = pending.level in ASKABLE and spec.has_look_up
+        may_ride = ledger.parts.merges and is_live and is_askable
         if may_ride and not step.run.phase.has_ended:
             ledger.stage(step)
         else:

@@ -36,7 +36,7 @@ from counterfoil.core.inputs import (
     Rules,
     StatementRefused,
 )
-from counterfoil.core.intent import EnvironmentState
+from counterfoil.core.intent import EnvironmentState, Pending
 from counterfoil.core.machine import Standing, apply, standing
 from counterfoil.core.receipt import Answer, Receipt, receipt_fingerprint
 from counterfoil.core.review import (
@@ -170,6 +170,8 @@ def _make_impossible(ledger: Ledger, text: str, rules: Rules) -> None:
     answer = acting.forbid(ledger, case.pending)
     if decision.verdict is Verdict.ABORT and answer.answer is not Answer.FOUND:
         return
+    if answer.answer is Answer.UNKNOWN and answer.is_final:
+        return  # nobody will ever know; a person has decided so
     if answer.answer is Answer.UNKNOWN:
         raise UnavailableError(f"the old key cannot be made impossible: {answer.reason}")
     if answer.answer is not Answer.ABSENT:
@@ -191,9 +193,9 @@ def look_again(ledger: Ledger, task: Task) -> tuple[Receipt | None, EnvironmentS
         return None, None
     receipt = case.receipt
     pending = case.pending
-    if pending is not None and pending.level is not Level.BLIND:
+    if pending is not None and _has_look_up(ledger, pending):
         answer = acting.look_up(ledger, pending)
-        if answer.answer is Answer.UNKNOWN:
+        if answer.answer is Answer.UNKNOWN and not answer.is_final:
             raise UnavailableError(f"the receipt cannot be read again: {answer.reason}")
         receipt = answer.receipt
     observed = case.observed
@@ -201,6 +203,11 @@ def look_again(ledger: Ledger, task: Task) -> tuple[Receipt | None, EnvironmentS
         seen = acting.observe(ledger.parts, task, observed.adapter).state
         observed = acting.merged(observed, seen)
     return receipt, observed
+
+
+def _has_look_up(ledger: Ledger, pending: Pending) -> bool:
+    spec = ledger.parts.kinds.get(pending.intent.kind)
+    return pending.level is not Level.BLIND and (spec is None or spec.has_look_up)
 
 
 def _recapture(ledger: Ledger, task: Task, rules: Rules, error: CounterfoilError) -> None:

@@ -4,7 +4,8 @@ A bench is one target, made anew for each clause. It counts effects on the targe
 itself: a count that the adapter keeps would believe the adapter.
 """
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import NoReturn
@@ -77,6 +78,8 @@ class AdapterBench:
         disturb: Changes the environment as somebody else would.
         lose_answer: Lets the next call happen and loses its answer.
         cut_off: Makes the target unreachable.
+        effects: Names the effects that `count` counts, each write another one. A number
+            alone hides one that is done twice where another is missing.
     """
 
     open: Callable[[], Adapter]
@@ -90,6 +93,7 @@ class AdapterBench:
     disturb: Callable[[], None] = _cannot
     lose_answer: Callable[[], None] = _cannot
     cut_off: Callable[[], None] = _cannot
+    effects: Callable[[], Sequence[str]] | None = None
 
 
 def spec_of(adapter: Adapter, kind: str) -> KindSpec:
@@ -169,9 +173,14 @@ def is_same(one: Receipt | None, other: Receipt | None) -> bool:
 
 
 def expect_count(bench: AdapterBench, count: int) -> None:
-    """Hold the target itself to a number of effects."""
+    """Hold the target itself to a number of effects, no two of them alike where it names them."""
     seen = bench.count()
     expect(seen == count, f"the target shows {count} effects, not {seen}")
+    if bench.effects is None:
+        return
+    names = Counter(bench.effects())
+    expect(names.total() == count, f"the bench names {count} effects, not {names.total()}")
+    expect(len(names) == count, f"each effect is there once, not {dict(names)}")
 
 
 def _intent(spec: KindSpec, arguments: dict[str, Json], state: EnvironmentState) -> Intent:

@@ -91,7 +91,7 @@ def clauses_for(spec: KindSpec, traits: frozenset[Trait] = frozenset()) -> tuple
 
 
 def _declared(spec: KindSpec, traits: frozenset[Trait]) -> Iterator[Trait]:
-    yield Trait.BLIND if spec.level is Level.BLIND else Trait.ASKABLE
+    yield Trait.ASKABLE if spec.has_look_up else Trait.BLIND
     if spec.level in KEEPS_KEYS:
         yield Trait.KEYED
     if spec.fences:

@@ -14,7 +14,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Protocol
 
 from counterfoil.core.errors import (
@@ -326,4 +326,15 @@ def _judge(ending: Ending, whole: Ending, story: _Story, *, may_need_review: boo
     if may_need_review and ending.phase is Phase.NEEDS_REVIEW:
         story.tell(not ending.is_settled, "a run in review has lost its pending intent")
         return
-    story.tell(ending == whole, f"it ends as {ending}, unharmed as {whole}")
+    story.tell(ending == whole, f"it ends otherwise than unharmed: {_otherwise(ending, whole)}")
+
+
+def _otherwise(ending: Ending, whole: Ending) -> str:
+    """Return in what two endings differ, for people."""
+    names = [name.name for name in fields(Ending)]
+    pairs = {name: (getattr(ending, name), getattr(whole, name)) for name in names}
+    return "; ".join(
+        f"{name} is {'empty' if seen == '' else seen}, not {wanted}"
+        for name, (seen, wanted) in pairs.items()
+        if seen != wanted
+    )

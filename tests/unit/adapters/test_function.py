@@ -140,6 +140,7 @@ def _required(call: Call, *, token: str) -> None: ...
         pytest.param(_no_call, {}, id="no call"),
         pytest.param(_odd_hint, {}, id="a hint that JSON cannot carry"),
         pytest.param(_plain, {"level": "queryable"}, id="a level that asks and no look-up"),
+        pytest.param(_plain, {"level": "deduplicating"}, id="keys kept, for no stated time"),
         pytest.param(_plain, {"level": "certain"}, id="an unknown level"),
         pytest.param(_plain, {"risk": "harmless"}, id="an unknown risk"),
         pytest.param(_plain, {"volatile": ("colour",)}, id="a volatile name it does not take"),

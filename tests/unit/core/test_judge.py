@@ -206,6 +206,21 @@ def test_no_approval_is_wanted_for_another_kind() -> None:
             "must fence",
             id="conditional without a fence",
         ),
+        pytest.param(
+            kind(level=Level.DEDUPLICATING, can_be_asked=False),
+            "must state key_retention_ms",
+            id="not asked, keys kept for no stated time",
+        ),
+        pytest.param(
+            kind(level=Level.QUERYABLE, can_be_asked=False, fences=False),
+            "deduplicating or blind",
+            id="queryable, not asked",
+        ),
+        pytest.param(
+            kind(can_be_asked=False, key_retention_ms=1),
+            "deduplicating or blind",
+            id="transactional, not asked",
+        ),
     ],
 )
 def test_a_declaration_is_refused(spec: KindSpec, reason: str) -> None:
@@ -219,6 +234,11 @@ def test_a_declaration_is_refused(spec: KindSpec, reason: str) -> None:
         pytest.param(kind(), id="transactional that fences"),
         pytest.param(kind(fences=False, forbids=True), id="transactional that forbids"),
         pytest.param(kind(level=Level.DEDUPLICATING, fences=False), id="deduplicating"),
+        pytest.param(
+            kind(level=Level.DEDUPLICATING, can_be_asked=False, key_retention_ms=1),
+            id="deduplicating for a stated time, not asked",
+        ),
+        pytest.param(kind(level=Level.BLIND, can_be_asked=False), id="blind, not asked"),
         pytest.param(kind(level=Level.CONDITIONAL), id="conditional that fences"),
         pytest.param(
             kind(level=Level.QUERYABLE, fences=False, linearizable=False), id="queryable that lags"

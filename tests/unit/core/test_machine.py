@@ -110,6 +110,7 @@ INPUTS: dict[type[object], Input] = {
     inputs.Unparked: inputs.Unparked(actor="ann", reason="mended"),
     ReceiptSeen: ReceiptSeen(receipt=RECEIPT, was_recovered=False),
     Resent: Resent(),
+    inputs.Asked: inputs.Asked(answer="unknown", reason="it is full"),
     GivenUp: GivenUp(outcome=Outcome.STALE_OBSERVATION, error=STALE),
     CaseOpened: CaseOpened(case=case_of(OURS)),
     Observed: Observed(environments=(MOVED,)),

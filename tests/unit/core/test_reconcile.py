@@ -96,6 +96,8 @@ EDGE = BEGAN_MS + 3_600_000 - RETENTION_MARGIN_MS
         # The world is as it was, and the adapter knows nothing of the key.
         row("transactional sends again", TX, FENCES, STILL, NEITHER, Send),
         row("transactional sends again, fenced", TX, FENCES, STILL, FENCED, Send),
+        row("transactional inside its time", TX, KEPT, STILL, at(EDGE), Send),
+        row("transactional after its time", TX, KEPT, STILL, at(EDGE + 1), Review),
         row("deduplicating sends again", DD, PLAIN, STILL, NEITHER, Send),
         row("deduplicating inside its time", DD, KEPT, STILL, at(EDGE), Send),
         row("deduplicating after its time", DD, KEPT, STILL, at(EDGE + 1), Review),
@@ -192,6 +194,71 @@ def held(**fields: Json) -> LookUp:
 )
 def test_an_answer(answer: LookUp, observed: EnvironmentState, expected: Verdict) -> None:
     assert verdict_of(TX, FENCES, answer, observed, NEITHER) == expected
+
+
+UNASKED: dict[str, Json] = KEPT | {"can_be_asked": False}
+
+
+@pytest.mark.parametrize(
+    ("level", "observed", "footing", "expected"),
+    [
+        row("inside its time", DD, STILL, at(EDGE), Send()),
+        row("after its time", DD, STILL, at(EDGE + 1), CaseReason.OUTCOME_UNKNOWN),
+        row("the world cannot be seen", DD, UNSEEN, NEITHER, Send()),
+        row("its version changed", DD, VERSION, NEITHER, CaseReason.OUTCOME_UNKNOWN),
+        row("its content changed", DD, CONTENT, FENCED, CaseReason.OUTCOME_UNKNOWN),
+        row("another instance", DD, INSTANCE, NEITHER, CaseReason.ENVIRONMENT_DRIFT),
+        row("another account", DD, ACCOUNT, NEITHER, CaseReason.ENVIRONMENT_DRIFT),
+        row("the last call was refused", DD, STILL, refused(), CaseReason.OUTCOME_UNKNOWN),
+        row("refused, fenced", DD, STILL, refused(FENCED), CaseReason.OUTCOME_UNKNOWN),
+        row("no keys", BL, STILL, NEITHER, CaseReason.OUTCOME_UNKNOWN),
+    ],
+)
+def test_a_target_that_cannot_be_asked_is_asked_by_the_same_call(
+    level: Level, observed: EnvironmentState, footing: Footing, expected: Verdict | CaseReason
+) -> None:
+    verdict = verdict_of(level, UNASKED, unknown("no look-up"), observed, footing)
+    assert (verdict.reason if isinstance(verdict, Review) else verdict) == expected
+
+
+def test_a_target_that_cannot_be_asked_is_not_called_for_ever() -> None:
+    last = verdict_of(DD, UNASKED, unknown("?"), STILL, NEITHER, sends=SENDS_MAX - 1)
+    beyond = verdict_of(DD, UNASKED, unknown("?"), STILL, NEITHER, sends=SENDS_MAX)
+    assert (type(last), type(beyond)) == (Send, Review)
+
+
+@pytest.mark.parametrize("level", [TX, DD, CD, QY, BL])
+def test_what_nobody_will_ever_know_is_for_a_person(level: Level) -> None:
+    for world, ground in product(WORLDS, GROUNDS):
+        answer = unknown("its log is gone", is_final=True)
+        verdict = verdict_of(level, {}, answer, world, ground)
+        assert isinstance(verdict, Review)
+        assert (verdict.reason, verdict.finding) == (CaseReason.OUTCOME_UNKNOWN, answer.reason)
+
+
+@pytest.mark.parametrize(
+    ("sends", "declared", "expected"),
+    [
+        row("of the one call", 1, UNASKED, Adopt),
+        row("of one of two calls", 2, UNASKED, Review),
+        row("of the second call, as the look-up said absent", 2, KEPT, Adopt),
+    ],
+)
+def test_an_answer_is_under_the_approvals_of_its_call(
+    sends: int, declared: dict[str, Json], expected: type[Verdict]
+) -> None:
+    fields: dict[str, Json] = {
+        "sends": sends,
+        "approvals_required": 1,
+        "released": "statement",
+        "released_until_ms": BEGAN_MS + 1_000,
+    }
+    spec = kind(level=DD, **declared)
+    item = pending(spec, **fields)
+    answer = found(receipt_of(item, committed_at_ms=0, statement=""))
+    live = Footing(fenced=False, forbidden=False, now_ms=BEGAN_MS, live=True)
+    verdict = reconcile(item, RUN_ID, answer, MOVED, spec=spec, footing=live)
+    assert type(verdict) is expected
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,8 @@ class EffectOptions(TypedDict, total=False):
         risk: Risk class; "read_only" and "verification" take no key, and
             "irreversible_write" is the default.
         look_up: From key to effect: None when absent, `UNKNOWN` when it cannot be said,
-            a `Found` or the bare result otherwise. Needed above "blind".
+            a `Found` or the bare result otherwise. Needed above "blind", except at
+            "deduplicating": without it the same call is made again, with the same key.
         forbid: From key to the same answers; makes the key impossible unless it is done.
         take: From run id and fence; has the target refuse every older `call.fence` of
             the run from here on. Only with it may an effect count on fences.
@@ -154,11 +155,13 @@ def _check(name: str, shape: Shape, options: EffectOptions) -> None:
 
 def _spec(name: str, shape: Shape, options: EffectOptions) -> KindSpec:
     limits = options.get("bounds") or Bounds()
+    level = _word(Level, options.get("level", Level.BLIND), name)
+    has_look_up = options.get("look_up") is not None
     spec = KindSpec(
         name=identifier(name, "effect"),
         adapter=_prefix(name),
         risk=_word(Risk, options.get("risk", Risk.IRREVERSIBLE_WRITE), name),
-        level=_word(Level, options.get("level", Level.BLIND), name),
+        level=level,
         permission=options.get("permission", name),
         normalise=shape.check,
         touches=options.get("touches", _nothing),
@@ -166,14 +169,15 @@ def _spec(name: str, shape: Shape, options: EffectOptions) -> KindSpec:
         call_ms=limits.call_ms,
         in_flight_ms=limits.in_flight_ms,
         key_retention_ms=limits.key_retention_ms,
+        can_be_asked=has_look_up or level is not Level.DEDUPLICATING,
         linearizable=options.get("linearizable", True),
         fences=options.get("take") is not None,
         forbids=options.get("forbid") is not None,
         cost_micros=options.get("cost_micros", 0),
     )
     check_kinds({name: spec})
-    asks = spec.risk.writes and spec.level is not Level.BLIND
-    if asks and options.get("look_up") is None:
+    needs_look_up = level not in (Level.BLIND, Level.DEDUPLICATING)
+    if spec.risk.writes and needs_look_up and not has_look_up:
         raise ConfigError(f"effect {name} is {spec.level} and has no look_up")
     return spec
 

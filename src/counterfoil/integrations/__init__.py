@@ -1,0 +1,1 @@
+"""Frameworks that Counterfoil works inside of; each needs the core alone."""
