@@ -12,6 +12,7 @@ from counterfoil.local.postgres import LocalPostgres
 from counterfoil.settings import FILE_NAME
 from tests.support.commands import RUN, TASK, Project, copied, put_back
 from tests.support.server_projects import PAIRS, ServerProject, write_project
+from tests.support.server_projects import RUN as FILLED
 
 pytest_plugins = ["tests.support.postgres", "tests.support.server_projects"]
 
@@ -239,12 +240,13 @@ def test_runs_of_every_pair_are_archived(
     filling: ServerProject = write_project(tmp_path / "filling", store=store, heads=heads)
     assert filling.init() == 0
     assert filling.work().returncode == 0
-    assert filling.call("abort", RUN, "--reason", "enough").exit_code == 0
-    told = [filling.facts("trace", RUN), filling.facts("show", RUN), filling.facts("runs")]
+    assert filling.call("abort", FILLED, "--reason", "enough").exit_code == 0
+    looks = (("trace", FILLED), ("show", FILLED), ("runs",))
+    told = [filling.facts(*words) for words in looks]
     (made,) = filling.facts(*NOW)["runs"]
     assert (made["outcome"], made["checkpoints"] >= 5) == ("archived", True)
-    assert [filling.facts("trace", RUN), filling.facts("show", RUN), filling.facts("runs")] == told
-    assert filling.facts("verify", RUN)["archived_at"] != ""
+    assert [filling.facts(*words) for words in looks] == told
+    assert filling.facts("verify", FILLED)["archived_at"] != ""
     arrivals = filling.arrivals()
     assert filling.work().returncode == 0
     assert (filling.arrivals(), filling.facts(*NOW)["runs"]) == (arrivals, [])
