@@ -6,7 +6,7 @@ from counterfoil.core.errors import ConfigError, CounterfoilError
 
 UNITS_MS = {"s": 1_000, "min": 60_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
-_TERM = re.compile(r"(\d{1,6}) ?(s|min|m|h|d)")
+_TERM = re.compile(r"([0-9]{1,6}) ?(s|min|m|h|d)")
 
 
 def term_ms(

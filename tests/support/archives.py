@@ -38,7 +38,7 @@ def in_small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def collected(parts: Parts, **options: Any) -> list[Collected]:
-    return list(collect(parts, age_ms=options.pop("age_ms", 0), **options))
+    return list(collect(parts, age_ms=options.pop("age_ms", 0), **options).runs)
 
 
 def seen(parts: Parts, run_id: RunId) -> dict[str, object]:

@@ -6,7 +6,12 @@ from pathlib import Path
 import pytest
 
 from counterfoil.compose import Space
-from counterfoil.core.errors import TerminalError, UnavailableError
+from counterfoil.core.errors import (
+    CounterfoilError,
+    TerminalError,
+    UnavailableError,
+    UnknownOutcomeError,
+)
 from counterfoil.local.etcd import LocalEtcd
 from counterfoil.local.postgres import LocalPostgres
 from counterfoil.settings import FILE_NAME
@@ -111,7 +116,7 @@ def test_the_settings_say_how_old_a_run_must_be(project: Project) -> None:
         assert len(project.facts("gc", "--dry-run")["runs"]) == runs
 
 
-@pytest.mark.parametrize("term", ["90", "d", "-1d", "90 days", "36526d", ""])
+@pytest.mark.parametrize("term", ["90", "d", "-1d", "90 days", "36526d", "\u0661d", ""])
 def test_what_is_no_term_is_refused(project: Project, term: str) -> None:
     answer = project.call("gc", f"--finished-before={term}")
     assert (answer.exit_code, "--finished-before" in answer.stderr) == (2, True)
@@ -215,17 +220,34 @@ def test_a_large_file_is_written_anew_only_when_that_is_asked_for(
     assert size_of(project) < before // 2
 
 
-def test_a_writer_that_does_not_let_go_puts_the_giving_back_off(
-    project: Project, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(UnavailableError("the file was locked"), id="another writes"),
+        pytest.param(UnknownOutcomeError("the disk is full"), id="there is no room to write it"),
+    ],
+)
+def test_what_was_archived_is_told_though_the_room_was_not_given_back(
+    project: Project, monkeypatch: pytest.MonkeyPatch, error: CounterfoilError
 ) -> None:
-    def busy(*_: object, **__: object) -> Space:
-        raise UnavailableError("the file was locked")
+    def fails(*_: object, **__: object) -> Space:
+        raise error
 
     end(project)
-    monkeypatch.setattr("counterfoil.cli.gc_command.give_space_back", busy)
+    monkeypatch.setattr("counterfoil.cli.gc_command.give_space_back", fails)
     facts = project.facts(*NOW)
     assert [each["outcome"] for each in facts["runs"]] == ["archived"]
-    assert facts["space"]["note"] == "the room was not given back: the file was locked"
+    assert facts["space"]["note"] == f"the room was not given back: {error.message}"
+
+
+def test_half_a_character_is_no_run_to_go_on_from(project: Project) -> None:
+    answer = project.started(*NOW, "--after", "\udcff", "--json")
+    error = json.loads(answer.stderr)["error"]
+    assert (answer.returncode, error["name"], "--after" in error["message"]) == (
+        2,
+        "ContractError",
+        True,
+    )
 
 
 @pytest.mark.parametrize("pair", PAIRS)

@@ -19,10 +19,15 @@ from counterfoil.cli.screen import (
     show_table,
 )
 from counterfoil.compose import Settings, Space, give_space_back
-from counterfoil.core.errors import IntegrityError, UnavailableError, UsageError
-from counterfoil.core.words import Json, RunId
+from counterfoil.core.errors import (
+    IntegrityError,
+    UnavailableError,
+    UnknownOutcomeError,
+    UsageError,
+)
+from counterfoil.core.words import Json, RunId, identifier
 from counterfoil.engine.archiving import Note
-from counterfoil.engine.collecting import RUNS_MAX, Collected, Outcome, collect
+from counterfoil.engine.collecting import RUNS_MAX, Outcome, Round, collect
 from counterfoil.terms import term_ms
 
 AGE_DAYS_MAX = 36_525
@@ -84,23 +89,20 @@ def gc(
     settings, places = placed(project)
     age_ms = _age_ms(finished_before, settings)
     with records(project) as keeper, _progress() as note:
-        found = list(
-            collect(
-                keeper.parts,
-                age_ms=age_ms,
-                after=after,
-                runs_max=limit,
-                is_dry=dry_run,
-                note=note,
-            )
+        done = collect(
+            keeper.parts,
+            age_ms=age_ms,
+            after=identifier(after, "--after") if after else "",
+            runs_max=limit,
+            is_dry=dry_run,
+            note=note,
         )
     space = Space() if dry_run else _given_back(lambda: give_space_back(places, is_whole=compact))
-    following = found[-1].run_id if len(found) == limit else ""
     if as_json:
-        show_json(_json(found, space, following))
+        show_json(_json(done, space))
     else:
-        _show(found, space, following, is_dry=dry_run)
-    refused = [each for each in found if each.outcome is Outcome.REFUSED]
+        _show(done, space, is_dry=dry_run)
+    refused = [each for each in done.runs if each.outcome is Outcome.REFUSED]
     if refused:
         raise IntegrityError(
             f"{len(refused)} runs cannot be believed and were left: {refused[0].reason}",
@@ -121,10 +123,10 @@ def _age_ms(given: str | None, settings: Settings) -> int:
 
 
 def _given_back(give_back: Callable[[], Space]) -> Space:
-    """Give room back; that others write just then is no failure of what was archived."""
+    """Give room back; that this failed is no failure of what was archived."""
     try:
         return give_back()
-    except UnavailableError as error:
+    except (UnavailableError, UnknownOutcomeError) as error:
         return Space(note=f"the room was not given back: {error.message}")
 
 
@@ -147,7 +149,7 @@ def _progress() -> Generator[Notes | None]:
         yield note
 
 
-def _show(found: list[Collected], space: Space, following: str, *, is_dry: bool) -> None:
+def _show(done: Round, space: Space, *, is_dry: bool) -> None:
     rows = [
         (
             each.run_id,
@@ -158,27 +160,30 @@ def _show(found: list[Collected], space: Space, following: str, *, is_dry: bool)
             each.archive_bytes,
             each.reason,
         )
-        for each in found
+        for each in done.runs
     ]
     if rows:
         show_table(
             ("run", "ended", "outcome", ">checkpoints", ">bytes", ">archive", "reason"), rows
         )
-    done = [each for each in found if each.outcome in (Outcome.ARCHIVED, Outcome.DUE)]
-    size_bytes = sum(each.size_bytes for each in done)
+    archived = [each for each in done.runs if each.outcome in (Outcome.ARCHIVED, Outcome.DUE)]
+    size_bytes = sum(each.size_bytes for each in archived)
     verb = "would be archived" if is_dry else "archived"
-    say(f"{len(done)} runs {verb}; their checkpoints held {size_bytes} bytes.")
+    if archived:
+        say(f"{len(archived)} runs {verb}; their checkpoints held {size_bytes} bytes.")
+    else:
+        say("No run that can be archived has ended that long ago.")
     if space.given_back_bytes:
         say(f"The file system got {space.given_back_bytes} bytes back.")
     elif space.spare_bytes:
         say(f"The store keeps {space.spare_bytes} bytes of room, and fills it before it grows.")
     if space.note:
         say(f"{space.note}.")
-    if following:
-        say(f"There may be more: go on with --after {printable(following)}", "yellow")
+    if done.after:
+        say(f"There may be more: go on with --after {printable(done.after)}", "yellow")
 
 
-def _json(found: list[Collected], space: Space, following: str) -> dict[str, Json]:
+def _json(done: Round, space: Space) -> dict[str, Json]:
     return {
         "runs": [
             {
@@ -190,7 +195,7 @@ def _json(found: list[Collected], space: Space, following: str) -> dict[str, Jso
                 "archive_bytes": each.archive_bytes,
                 "reason": each.reason,
             }
-            for each in found
+            for each in done.runs
         ],
         "space": {
             "bytes": space.size_bytes,
@@ -198,5 +203,5 @@ def _json(found: list[Collected], space: Space, following: str) -> dict[str, Jso
             "spare": space.spare_bytes,
             "note": space.note,
         },
-        "after": following,
+        "after": done.after,
     }

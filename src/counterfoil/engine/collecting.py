@@ -22,6 +22,9 @@ PAGE = 256
 RUNS_MAX = 1_000
 """Runs that one call archives: minutes, and the next call goes on where it ended."""
 
+HEADS_MAX = 100_000
+"""Heads that one call goes through, most of which are too young or archived: as long."""
+
 
 class Outcome(StrEnum):
     """What became of a finished run."""
@@ -56,6 +59,19 @@ class Collected:
     reason: str = ""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Round:
+    """What one call did.
+
+    Attributes:
+        runs: The runs that were old enough, in order of their id.
+        after: Where the next call goes on; empty where none is left.
+    """
+
+    runs: tuple[Collected, ...]
+    after: str = ""
+
+
 def collect(
     parts: Parts,
     *,
@@ -64,46 +80,58 @@ def collect(
     runs_max: int = RUNS_MAX,
     is_dry: bool = False,
     note: Callable[[RunId], Note] | None = None,
-) -> Iterator[Collected]:
-    """Archive finished runs in order of their id, and yield what became of each.
+) -> Round:
+    """Archive finished runs in order of their id, and return what became of each.
 
-    Work is bounded: at most `runs_max` runs that are old enough are looked into, heads are
-    read in pages, and checkpoints are dropped a few at a time. Safe beside workers, and
-    beside another call: both come to the same end.
+    Work is bounded: at most `HEADS_MAX` heads are gone through, in pages, and checkpoints
+    are dropped a few at a time. Safe beside workers, and beside another call: both come to
+    the same end.
 
     Args:
         parts: The engine; its adapters are not touched.
         age_ms: How long a run must have ended; at least 0.
         after: Begin after this run id.
-        runs_max: Most runs to yield.
+        runs_max: Most runs that are old enough and looked into; at least 1.
         is_dry: Whether to change nothing.
         note: Gives, for a run, what is told of its progress.
 
     Raises:
         UnavailableError, UnknownOutcomeError: Call again; nothing is lost.
     """
-    now_ms, count = parts.clock.now_ms(), 0
-    for head in _finished(parts, after):
-        if count == runs_max:
-            return
-        if not _has_more(parts, head):
-            continue
-        try:
-            view = show(parts, head.run_id)
-            if view.run.floor_ms > now_ms - age_ms:
-                continue
-            told = note(head.run_id) if note else None
-            yield _judged(parts, view, is_dry=is_dry, note=told)
-        except IntegrityError as error:
-            reason = f"{type(error).__name__}: {error.message}"
-            yield Collected(run_id=head.run_id, outcome=Outcome.REFUSED, reason=reason)
-        count += 1
+    before_ms = parts.clock.now_ms() - age_ms
+    runs: list[Collected] = []
+    for count, head in enumerate(_heads(parts, after), start=1):
+        if head.status == TERMINAL and _has_more(parts, head):
+            each = _collected(parts, head.run_id, before_ms, is_dry=is_dry, note=note)
+            runs += [each] if each else []
+        if len(runs) == runs_max or count == HEADS_MAX:
+            return Round(runs=tuple(runs), after=head.run_id)
+    return Round(runs=tuple(runs))
 
 
-def _finished(parts: Parts, after: str) -> Iterator[Head]:
+def _heads(parts: Parts, after: str) -> Iterator[Head]:
     while page := list_heads(parts, after, RUNS_PAGE):
-        yield from (head for head in page if head.status == TERMINAL)
+        yield from page
         after = page[-1].run_id
+
+
+def _collected(
+    parts: Parts,
+    run_id: RunId,
+    before_ms: int,
+    *,
+    is_dry: bool,
+    note: Callable[[RunId], Note] | None,
+) -> Collected | None:
+    """Archive one run, and return what became of it; None where it ended too late."""
+    try:
+        view = show(parts, run_id)
+        if view.run.floor_ms > before_ms:
+            return None
+        return _judged(parts, view, is_dry=is_dry, note=note(run_id) if note else None)
+    except IntegrityError as error:
+        reason = f"{type(error).__name__}: {error.message}"
+        return Collected(run_id=run_id, outcome=Outcome.REFUSED, reason=reason)
 
 
 def _has_more(parts: Parts, head: Head) -> bool:

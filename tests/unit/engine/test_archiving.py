@@ -24,7 +24,7 @@ from counterfoil.core.review import Verdict
 from counterfoil.core.run import Phase
 from counterfoil.core.trace import Outcome
 from counterfoil.core.words import Digest, Level, RunId
-from counterfoil.engine import audit, control
+from counterfoil.engine import audit, collecting, control
 from counterfoil.engine.archiving import drop_archived
 from counterfoil.engine.filing import find_archive
 from counterfoil.engine.parts import Parts
@@ -300,6 +300,20 @@ def test_one_call_does_so_much_and_the_next_goes_on() -> None:
         seen_runs += [each.run_id for each in page]
         after = page[-1].run_id if page else after
     assert seen_runs == [stage.run_id for stage in stages]
+
+
+def test_one_call_goes_through_so_many_heads_whatever_becomes_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    backend = Backend()
+    stages = [archived(backend) for _ in range(3)] + [finished(backend) for _ in range(2)]
+    names = [stage.run_id for stage in stages]
+    monkeypatch.setattr(collecting, "HEADS_MAX", 4)
+    parts = stages[0].parts()
+    first = collecting.collect(parts, age_ms=0)
+    assert ([each.run_id for each in first.runs], first.after) == (names[3:4], names[3])
+    rest = collecting.collect(parts, age_ms=0, after=first.after)
+    assert ([each.run_id for each in rest.runs], rest.after) == (names[4:], "")
 
 
 # ---------------------------------------------------------------- what is refused
