@@ -12,6 +12,7 @@ from counterfoil.core.errors import (
     UnavailableError,
     UnknownOutcomeError,
 )
+from counterfoil.engine.collecting import Round
 from counterfoil.local.etcd import LocalEtcd
 from counterfoil.local.postgres import LocalPostgres
 from counterfoil.settings import FILE_NAME
@@ -238,6 +239,17 @@ def test_what_was_archived_is_told_though_the_room_was_not_given_back(
     facts = project.facts(*NOW)
     assert [each["outcome"] for each in facts["runs"]] == ["archived"]
     assert facts["space"]["note"] == f"the room was not given back: {error.message}"
+
+
+def test_who_meets_an_unknown_end_is_told_to_call_again(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **__: object) -> Round:
+        raise UnknownOutcomeError("the disk is full")
+
+    monkeypatch.setattr("counterfoil.cli.gc_command.collect", fails)
+    answer = project.call(*NOW)
+    assert (answer.exit_code, "; call gc again" in answer.stderr) == (6, True)
 
 
 def test_half_a_character_is_no_run_to_go_on_from(project: Project) -> None:

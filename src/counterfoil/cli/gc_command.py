@@ -33,6 +33,8 @@ from counterfoil.terms import term_ms
 AGE_DAYS_MAX = 36_525
 """A century: longer is a slip of the finger."""
 
+REPEAT = "call gc again, which loses nothing; if the disk is full, make room before"
+
 STYLES = {Outcome.ARCHIVED: "green", Outcome.KEPT: "yellow", Outcome.REFUSED: "red"}
 
 Notes = Callable[[RunId], Note]
@@ -88,11 +90,12 @@ def gc(
     """
     settings, places = placed(project)
     age_ms = _age_ms(finished_before, settings)
-    with records(project) as keeper, _progress() as note:
+    following = identifier(after, "--after") if after else ""
+    with records(project) as keeper, _progress() as note, _to_be_repeated():
         done = collect(
             keeper.parts,
             age_ms=age_ms,
-            after=identifier(after, "--after") if after else "",
+            after=following,
             runs_max=limit,
             is_dry=dry_run,
             note=note,
@@ -120,6 +123,15 @@ def _age_ms(given: str | None, settings: Settings) -> int:
             move="pass --finished-before 90d, or set it in counterfoil.toml",
         )
     return term_ms(settings.retention.finished_before, name=name, most_days=AGE_DAYS_MAX)
+
+
+@contextmanager
+def _to_be_repeated() -> Generator[None]:
+    """Say of a write whose end is unknown that this one may be repeated."""
+    try:
+        yield
+    except UnknownOutcomeError as error:
+        raise UnknownOutcomeError(error.message, error.run_id, move=REPEAT) from error
 
 
 def _given_back(give_back: Callable[[], Space]) -> Space:
