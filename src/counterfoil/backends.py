@@ -12,7 +12,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
-from counterfoil.core.bounds import INTEGER_MAX
 from counterfoil.core.errors import ConfigError, HeadMissingError, RollbackError
 from counterfoil.places import Places
 from counterfoil.ports import Bell, CheckpointStore, Clock, HeadRegister, Inbox, Joint
@@ -163,7 +162,7 @@ def give_space_back(places: Places, *, is_whole: bool) -> Space:
 
     Args:
         places: Where the store lies.
-        is_whole: Whether to rewrite a file of any size, for when no worker is there.
+        is_whole: Whether to rewrite any file that has room, for when no worker is there.
 
     Raises:
         UnavailableError: Others write all the time; nothing happened.
@@ -174,7 +173,7 @@ def give_space_back(places: Places, *, is_whole: bool) -> Space:
         if isinstance(store, MemoryStore):
             return Space()
         if isinstance(store, SqliteStore):
-            return store.give_back(INTEGER_MAX if is_whole else REWRITTEN_BYTES_MAX)
+            return store.give_back(None if is_whole else REWRITTEN_BYTES_MAX)
         with _driver(places.store_kind, "store.url"):
             from counterfoil.stores import postgres  # noqa: PLC0415 - its driver is an extra
 

@@ -199,7 +199,9 @@ def test_an_older_copy_of_the_store_is_whole_and_archived_again(project: Project
     assert project.facts("trace", RUN) == events
 
 
-def test_a_file_that_is_mostly_in_use_is_not_written_anew(project: Project) -> None:
+def test_a_file_mostly_in_use_is_written_anew_only_when_that_is_asked_for(
+    project: Project,
+) -> None:
     for number in range(4):
         with project.opened(f"live-{number}") as run:
             for item in range(STEPS):
@@ -207,6 +209,10 @@ def test_a_file_that_is_mostly_in_use_is_not_written_anew(project: Project) -> N
     end(project, "old", steps=10)
     space = project.facts(*NOW)["space"]
     assert (space["given_back"], space["spare"] > 0) == (0, True)
+    asked = project.facts(*NOW, "--compact")["space"]
+    assert (asked["given_back"], asked["spare"]) == (space["spare"], 0)
+    again = project.facts(*NOW, "--compact")["space"]
+    assert (again["given_back"], again["bytes"]) == (0, asked["bytes"])
 
 
 def test_a_large_file_is_written_anew_only_when_that_is_asked_for(

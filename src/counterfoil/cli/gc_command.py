@@ -62,7 +62,11 @@ AfterOption = Annotated[
 ]
 CompactOption = Annotated[
     bool,
-    typer.Option("--compact", help="Rewrite a SQLite file of any size; stop the workers before."),
+    typer.Option(
+        "--compact",
+        help="Rewrite a SQLite file, however large it is and however little of it is free; stop "
+        "the workers before.",
+    ),
 ]
 
 

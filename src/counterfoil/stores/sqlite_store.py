@@ -252,11 +252,12 @@ class SqliteStore:
         )
         return tuple(RunId(run_id) for (run_id,) in rows)
 
-    def give_back(self, bytes_max: int) -> Space:
+    def give_back(self, bytes_max: int | None) -> Space:
         """Give free pages back to the file system, where that does not take long.
 
         The file is written anew while others wait. That is not done where less than a
-        quarter of it is free, or where more than `bytes_max` bytes would be written.
+        quarter of it is free, or where more than `bytes_max` bytes would be written. With
+        None it is done wherever a page is free.
 
         Raises:
             UnavailableError: Another process writes; nothing happened.
@@ -264,7 +265,9 @@ class SqliteStore:
         """
         pages, free, page_bytes = self._database.pages()
         size_bytes, spare_bytes = pages * page_bytes, free * page_bytes
-        if free * SPARE_SHARE < pages or size_bytes - spare_bytes > bytes_max:
+        is_long = bytes_max is not None and size_bytes - spare_bytes > bytes_max
+        is_small = bytes_max is not None and free * SPARE_SHARE < pages
+        if not free or is_long or is_small:
             return Space(size_bytes=size_bytes, spare_bytes=spare_bytes)
         self._database.rewrite()
         pages, free, page_bytes = self._database.pages()
