@@ -25,6 +25,9 @@ TEST_PACKAGES := git=git strace=strace setpriv=util-linux pgbouncer=pgbouncer fa
 SECONDS ?= 600
 SOAK_WORKERS ?= 7
 
+# Tests start hundreds of processes: what one of them has compiled, the next need not.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help setup demo test check soak bench lock clean
 
 help:

@@ -46,6 +46,12 @@ SEEDS = tuple(str(seed) for seed in range(12))
 FIRST = Digest("0" * 64)
 
 
+@pytest.fixture(scope="module")
+def postgres(fragile: LocalPostgres) -> LocalPostgres:
+    """The server that is stopped here: one that holds little is soon back."""
+    return fragile
+
+
 @pytest.fixture
 def tell(start: Start, urls: Urls) -> Tell:
     """Have workers play a task on a pair once for each of the rest, and return what is told."""
