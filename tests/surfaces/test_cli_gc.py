@@ -17,6 +17,7 @@ from counterfoil.local.etcd import LocalEtcd
 from counterfoil.local.postgres import LocalPostgres
 from counterfoil.settings import FILE_NAME
 from tests.support.commands import RUN, TASK, Project, copied, put_back
+from tests.support.postgres import execute, fresh_database
 from tests.support.server_projects import PAIRS, ServerProject, write_project
 from tests.support.server_projects import RUN as FILLED
 
@@ -290,3 +291,26 @@ def test_runs_of_every_pair_are_archived(
     arrivals = filling.arrivals()
     assert filling.work().returncode == 0
     assert (filling.arrivals(), filling.facts(*NOW)["runs"]) == (arrivals, [])
+
+
+def test_a_workers_role_archives_nothing_and_loses_nothing(
+    tmp_path: Path, postgres: LocalPostgres
+) -> None:
+    owner = fresh_database(postgres)
+    name = owner.rpartition("/")[2]
+    execute(owner, f"CREATE ROLE worker_{name} LOGIN PASSWORD '{postgres.password}'")
+    filling = write_project(tmp_path / "filling", store=owner, heads=owner)
+    granted = filling.call("init", str(filling.folder), "--worker", f"worker_{name}")
+    assert granted.exit_code == 0
+    assert filling.work().returncode == 0
+    filling.facts("abort", FILLED, "--reason", "enough")
+    told = filling.facts("trace", FILLED)
+    settings = filling.folder / FILE_NAME
+    text = settings.read_text(encoding="utf-8")
+    worker = postgres.url(name, user=f"worker_{name}")
+    settings.write_text(text.replace(owner, worker), encoding="utf-8")
+    assert filling.error(*NOW) == (2, "ConfigError")
+    assert (filling.facts("verify", FILLED)["archived_at"], filling.facts("trace", FILLED)) == (
+        "",
+        told,
+    )
