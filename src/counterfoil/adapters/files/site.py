@@ -14,13 +14,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from counterfoil import journals
 from counterfoil.adapters.files import catalog, journal
 from counterfoil.adapters.files.disk import EXCHANGE, NOREPLACE, Disk
-from counterfoil.adapters.files.driver import Connection, connect, transaction, translated
+from counterfoil.adapters.files.journal import transaction, translated
 from counterfoil.adapters.files.kinds import RESERVED_END, RESERVED_START
 from counterfoil.adapters.files.lock import LOCK, locked
 from counterfoil.adapters.files.trouble import name_of, refusal
 from counterfoil.core.errors import ConfigError, UnavailableError
+from counterfoil.journals import Connection, connect
 
 JOURNAL = "journal.db"
 
@@ -165,7 +167,7 @@ def _bind(site: Site) -> None:
     """Bind the journal to the root; another root is another instance."""
     found = _root_identity(site)
     with translated("opening"):
-        if journal.meta(site.db, ROOT) == found:
+        if journals.meta(site.db, ROOT) == found:
             return
     try:
         _probe(site.disk, site.root)
@@ -177,8 +179,8 @@ def _bind(site: Site) -> None:
             move="use a local file system such as ext4, xfs, btrfs or tmpfs",
         ) from error
     with transaction(site.db, "opening"):
-        journal.set_meta(site.db, INSTANCE, secrets.token_hex(16))
-        journal.set_meta(site.db, ROOT, found)
+        journals.set_meta(site.db, INSTANCE, secrets.token_hex(16))
+        journals.set_meta(site.db, ROOT, found)
         catalog.forget(site.db)
 
 
@@ -247,7 +249,7 @@ def file_time_ns(site: Site) -> int:
 
 def instance(site: Site) -> str:
     """Return the identity of this environment."""
-    return journal.meta(site.db, INSTANCE) or ""
+    return journals.meta(site.db, INSTANCE) or ""
 
 
 def leftover(site: Site) -> str:

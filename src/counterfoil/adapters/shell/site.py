@@ -17,8 +17,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from counterfoil import journals
 from counterfoil.adapters.shell import journal
-from counterfoil.adapters.shell.driver import Connection, connect, transaction, translated
+from counterfoil.adapters.shell.journal import transaction, translated
 from counterfoil.core.errors import (
     ConfigError,
     CounterfoilError,
@@ -26,6 +27,7 @@ from counterfoil.core.errors import (
     StaleObservationError,
     UnavailableError,
 )
+from counterfoil.journals import Connection, connect
 
 JOURNAL = "journal.db"
 LOCK = "lock"
@@ -192,9 +194,9 @@ def _journal(place: Path, folder: int, root: int, pause: Callable[[float], None]
 def _bind(db: Connection, root: int) -> None:
     """Bind the journal to the root; another root is another instance."""
     found = f"{os.fstatvfs(root).f_fsid:x}:{os.fstat(root).st_ino}"
-    if journal.meta(db, ROOT) != found:
-        journal.set_meta(db, INSTANCE, secrets.token_hex(16))
-        journal.set_meta(db, ROOT, found)
+    if journals.meta(db, ROOT) != found:
+        journals.set_meta(db, INSTANCE, secrets.token_hex(16))
+        journals.set_meta(db, ROOT, found)
 
 
 def _account() -> str:
@@ -284,4 +286,4 @@ def working_folder(site: Site, folder: str) -> Generator[int]:
 
 def instance(site: Site) -> str:
     """Return the identity of this environment."""
-    return journal.meta(site.db, INSTANCE) or ""
+    return journals.meta(site.db, INSTANCE) or ""
