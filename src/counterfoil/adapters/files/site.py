@@ -19,12 +19,16 @@ from counterfoil.adapters.files import catalog, journal
 from counterfoil.adapters.files.disk import EXCHANGE, NOREPLACE, Disk
 from counterfoil.adapters.files.journal import transaction, translated
 from counterfoil.adapters.files.kinds import RESERVED_END, RESERVED_START
-from counterfoil.adapters.files.lock import LOCK, locked
 from counterfoil.adapters.files.trouble import name_of, refusal
 from counterfoil.core.errors import ConfigError, UnavailableError
 from counterfoil.journals import Connection, connect
+from counterfoil.locks import locked
 
 JOURNAL = "journal.db"
+LOCK = "lock"
+BUSY = "the files"
+"""What other workers may keep busy."""
+
 
 TAG_CHARS = 12
 """Of the instance, in reserved names: enough to tell journals apart in one folder."""
@@ -81,7 +85,7 @@ def open_site(
         raise
     site = Site(disk=disk, path=path, root=root_descriptor, folder=folder, db=db, pause=pause)
     try:
-        with locked(folder, pause):
+        with locked(LOCK, pause, BUSY, folder=folder):
             _bind(site)
     except BaseException:
         close_site(site)
@@ -137,7 +141,7 @@ def _journal_folder(place: Path) -> int:
 def _journal(place: Path, folder: int, pause: Callable[[float], None]) -> Connection:
     _check_private(os.fstat(folder), place, 0o700)
     try:
-        with locked(folder, pause), translated("opening"):
+        with locked(LOCK, pause, BUSY, folder=folder), translated("opening"):
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
             descriptor = os.open(JOURNAL, flags, 0o600, dir_fd=folder)
             try:
@@ -224,7 +228,7 @@ def turn(site: Site) -> Generator[None]:
         CounterfoilError: What an `OSError` of the block means; nothing happened.
     """
     try:
-        with locked(site.folder, site.pause):
+        with locked(LOCK, site.pause, BUSY, folder=site.folder):
             standing = site.path.stat()
             opened = site.disk.status(site.root)
             if (standing.st_dev, standing.st_ino) != (opened.st_dev, opened.st_ino):
