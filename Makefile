@@ -29,6 +29,9 @@ SOAK_WORKERS ?= 7
 BENCH ?=
 PEERS := benchmarks/peers/requirements
 
+# Tests start hundreds of processes: what one of them has compiled, the next need not.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help setup demo test check soak bench figures lock clean
 
 help:

@@ -1,6 +1,7 @@
 """What every test relies on before it is imported."""
 
 import signal
+from collections.abc import Generator
 
 import pytest
 from hypothesis import settings
@@ -15,3 +16,16 @@ settings.load_profile("counterfoil")
 
 # A shell starts what runs in its background deaf to Ctrl-C, and children inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _home(tmp_path_factory: pytest.TempPathFactory) -> Generator[None]:
+    """Keep keys and heads of tests out of the person's own folders.
+
+    A project of the same path in an earlier run of the tests would be found again there.
+    """
+    home = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("CONFIG", "STATE"):
+            patch.setenv(f"XDG_{name}_HOME", str(home / name.lower()))
+        yield

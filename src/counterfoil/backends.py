@@ -15,11 +15,11 @@ from typing import Protocol
 from counterfoil.core.errors import ConfigError, HeadMissingError, RollbackError
 from counterfoil.places import Places
 from counterfoil.ports import Bell, CheckpointStore, Clock, HeadRegister, Inbox, Joint
-from counterfoil.stores.facts import EtcdFacts, EtcdMember, PostgresFacts
+from counterfoil.stores.facts import EtcdFacts, EtcdMember, PostgresFacts, Space
 from counterfoil.stores.holders import is_dead
 from counterfoil.stores.late_bell import LateBell
 from counterfoil.stores.memory import MemoryHeads, MemoryInbox, MemoryStore
-from counterfoil.stores.sqlite import open_heads, open_inbox, open_store
+from counterfoil.stores.sqlite import SqliteStore, open_heads, open_inbox, open_store
 from counterfoil.urls import Scheme, are_one_database
 
 __all__ = [
@@ -29,7 +29,9 @@ __all__ = [
     "EtcdMember",
     "OwnedJoint",
     "PostgresFacts",
+    "Space",
     "contents_of",
+    "give_space_back",
     "grant_roles",
     "heads_facts",
     "open_bell",
@@ -40,6 +42,9 @@ __all__ = [
     "open_statements",
     "store_facts",
 ]
+
+REWRITTEN_BYTES_MAX = 64 * 1024 * 1024
+"""What a disk takes in well below the time that a worker waits for another's write."""
 
 DRIVERS = {Scheme.POSTGRESQL: "psycopg", Scheme.ETCD: "httpx"}
 """What each extra installs, by its name in Python."""
@@ -150,6 +155,31 @@ def open_checkpoints(places: Places, *, create: bool = False) -> CheckpointStore
         from counterfoil.stores import postgres  # noqa: PLC0415 - its driver is an extra
 
         return postgres.open_store(places.store_url, create=create)
+
+
+def give_space_back(places: Places, *, is_whole: bool) -> Space:
+    """Give the room of dropped checkpoints back, as far as the store can.
+
+    Args:
+        places: Where the store lies.
+        is_whole: Whether to rewrite any file that has room, for when no worker is there.
+
+    Raises:
+        UnavailableError: Others write all the time; nothing happened.
+        CounterfoilError: As `open_pair`.
+    """
+    store = open_checkpoints(places)
+    try:
+        if isinstance(store, MemoryStore):
+            return Space()
+        if isinstance(store, SqliteStore):
+            return store.give_back(None if is_whole else REWRITTEN_BYTES_MAX)
+        with _driver(places.store_kind, "store.url"):
+            from counterfoil.stores import postgres  # noqa: PLC0415 - its driver is an extra
+
+            return store.give_back() if isinstance(store, postgres.PostgresStore) else Space()
+    finally:
+        store.close()
 
 
 def open_register(places: Places, clock: Clock, *, create: bool = False) -> HeadRegister:

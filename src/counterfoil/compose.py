@@ -13,7 +13,9 @@ from counterfoil.adapters.function import Effects
 from counterfoil.backends import (
     Content,
     OwnedJoint,
+    Space,
     contents_of,
+    give_space_back,
     open_bell,
     open_checkpoints,
     open_joint,
@@ -50,9 +52,11 @@ if TYPE_CHECKING:
 __all__ = [
     "Places",
     "Settings",
+    "Space",
     "default_effects",
     "file_system_of",
     "floor_ms_of",
+    "give_space_back",
     "init_project",
     "install_sql",
     "is_set_up",

@@ -16,6 +16,7 @@ from counterfoil.core.codec import Checkpoint
 from counterfoil.core.intent import EnvironmentState, KindSpec
 from counterfoil.core.receipt import Fence, LookUp, Receipt, Served
 from counterfoil.core.words import Digest, IntentDigest, Json, Key, RunId
+from counterfoil.shelf import Shelf
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -158,7 +159,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
     envelope: bytes
 
 
-class CheckpointStore(Protocol):
+class CheckpointStore(Shelf, Protocol):
     """Immutable, content-addressed checkpoints. Passes `STORE_CLAUSES`.
 
     Whatever it returns is judged by signature and hash; it decides nothing.

@@ -107,6 +107,17 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     marker: bool = False
 
 
+class Retention(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """When `counterfoil gc` archives a finished run.
+
+    Attributes:
+        finished_before: How long it must have ended, such as "90d"; empty where the
+            command says it each time.
+    """
+
+    finished_before: str = ""
+
+
 class Files(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The `files` adapter.
 
@@ -139,6 +150,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         trust: Who may sign statements.
         lease: Terms of leases.
         commit: How commits are made.
+        retention: When finished runs are archived.
         adapters: Adapters that need no code.
     """
 
@@ -150,6 +162,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     trust: Trust = Trust()
     lease: Lease = Lease()
     commit: Commit = Commit()
+    retention: Retention = Retention()
     adapters: Adapters = Adapters()
 
 

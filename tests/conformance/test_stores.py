@@ -8,7 +8,13 @@ import pytest
 
 from counterfoil.core.errors import CounterfoilError
 from counterfoil.testing import inbox_statements as statements
-from counterfoil.testing import saboteur_inboxes, saboteur_marks, saboteur_stores
+from counterfoil.testing import (
+    saboteur_archives,
+    saboteur_inboxes,
+    saboteur_marks,
+    saboteur_stores,
+)
+from counterfoil.testing import store_archives as archives
 from counterfoil.testing import store_marks as marks
 from counterfoil.testing import store_orders as orders
 from counterfoil.testing import store_rows as rows
@@ -63,6 +69,22 @@ STORE_CAUGHT = [
     (saboteur_marks.CountsWhatIsGone, marks.pruning_twice_is_pruning_once),
     (saboteur_marks.RemembersHowFarItPruned, marks.pruning_reaches_what_arrived_late),
     (saboteur_marks.PrunesEveryRun, marks.pruning_one_run_leaves_the_others),
+    (saboteur_archives.ForgetsTheArchive, archives.a_part_of_an_archive_comes_back),
+    (saboteur_archives.FoldsPartNames, archives.a_part_of_an_archive_comes_back),
+    (saboteur_archives.MixesArchives, archives.a_part_of_an_archive_comes_back),
+    (saboteur_archives.CutsLargeParts, archives.the_largest_part_comes_back),
+    (saboteur_archives.KeepsTheFirstPart, archives.a_part_of_the_same_name_is_replaced),
+    (saboteur_archives.CollectsWithoutASeal, archives.nothing_is_dropped_without_a_seal),
+    (saboteur_archives.CollectsNothing, archives.all_checkpoints_but_one_are_dropped),
+    (saboteur_archives.CollectsStatesAlone, archives.all_checkpoints_but_one_are_dropped),
+    (saboteur_archives.CollectsTheLastToo, archives.all_checkpoints_but_one_are_dropped),
+    (saboteur_archives.LeavesNames, archives.all_checkpoints_but_one_are_dropped),
+    (saboteur_archives.DropsTheMark, archives.all_checkpoints_but_one_are_dropped),
+    (saboteur_archives.CollectsWithoutEnd, archives.at_most_the_limit_is_dropped),
+    (saboteur_archives.CollectsAboveTheHead, archives.what_lies_above_is_not_dropped),
+    (saboteur_archives.CollectsEveryRun, archives.dropping_from_one_run_leaves_the_others),
+    (saboteur_archives.RefusesWhatWasDropped, archives.what_arrives_after_a_drop_is_found),
+    (saboteur_archives.TakesAnyDigest, archives.what_is_no_digest_drops_nothing),
 ]
 INBOX_CAUGHT = [
     (saboteur_inboxes.NewestFirst, statements.statements_come_in_order_of_arrival),
@@ -162,7 +184,10 @@ def test_an_inbox_that_breaks_nothing_passes(clause: Callable[..., None], tmp_pa
     ("modules", "base", "pairs"),
     [
         pytest.param(
-            (saboteur_stores, saboteur_marks), saboteur_stores.Passing, STORE_CAUGHT, id="stores"
+            (saboteur_stores, saboteur_marks, saboteur_archives),
+            saboteur_stores.Passing,
+            STORE_CAUGHT,
+            id="stores",
         ),
         pytest.param((saboteur_inboxes,), saboteur_inboxes.Passing, INBOX_CAUGHT, id="inboxes"),
     ],
@@ -180,7 +205,7 @@ def test_every_saboteur_is_caught(modules: Any, base: type, pairs: list[Any]) ->
 @pytest.mark.parametrize(
     ("modules", "clauses"),
     [
-        pytest.param((rows, orders, marks), STORE_CLAUSES, id="stores"),
+        pytest.param((rows, orders, marks, archives), STORE_CLAUSES, id="stores"),
         pytest.param((statements,), INBOX_CLAUSES, id="inboxes"),
     ],
 )

@@ -33,7 +33,7 @@ from tests.support.stages import (
 pytestmark = pytest.mark.timeout(600)  # thousands of runs, on however busy a machine
 
 EAGER_OR_MERGED, WITH_MARKS = FORMS[:2], FORMS[2:]
-ON_DISK = 1 / 3
+ON_DISK = 1 / 6
 """Share of second deaths over SQLite; in memory it is all of them."""
 
 Make = Callable[[Backend, Path, Form], AbstractContextManager[PlayStage]]
@@ -178,7 +178,7 @@ def test_no_crash_changes_the_outcome_over_files(name: str, form: Form, quick_fo
     backend = Backend(quick_folder / "stores")
     tally = _enumerated(name, form, backend, quick_folder / "folders", ON_DISK)
     assert tally.crashes == len(tally.calls) + 1
-    assert tally.double_crashes > tally.crashes
+    assert tally.double_crashes > tally.crashes / 2
     assert bool(tally.reviews) == PLAYS[name].may_need_review
 
 

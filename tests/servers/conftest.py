@@ -1,5 +1,6 @@
 """Pairs of real servers for tests, and programs that fork workers on them."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from counterfoil.local.etcd import LocalEtcd
 from counterfoil.local.postgres import LocalPostgres
 from tests.process import conftest as programs
+from tests.support import tellings
 from tests.support.etcd import fresh_prefix
 from tests.support.postgres import fresh_database
 
@@ -35,6 +37,8 @@ STORY_TERMS = {
 
 Start = Callable[..., Any]
 Urls = Callable[[str], dict[str, Any]]
+Tell = Callable[..., list[dict[str, Any]]]
+RIVALS = "tests.support.rivals"
 
 
 @pytest.fixture
@@ -52,3 +56,17 @@ def urls(postgres: LocalPostgres, request: pytest.FixtureRequest) -> Urls:
         return {"store_url": store, "heads_url": heads}
 
     return made
+
+
+@pytest.fixture
+def tell(start: Start, urls: Urls) -> Tell:
+    """Have workers play a task on a pair once for each of the rest, and return what is told."""
+
+    def played(
+        task: str, pair: str, *rest: str, module: str = RIVALS, **fields: object
+    ) -> list[dict[str, Any]]:
+        return tellings.heard(
+            lambda: start(module, task, json.dumps({**urls(pair), **fields}), *rest)
+        )
+
+    return played

@@ -24,7 +24,7 @@ from counterfoil.ports import HeadRegister
 from counterfoil.stores import etcd as etcd_stores
 from counterfoil.stores import postgres as postgres_stores
 from counterfoil.testing.mortal import Fate, mortal
-from tests.servers.conftest import APART, ETCD, JOINT, MIXED, PAIRS, TERMS, Start, Urls
+from tests.servers.conftest import APART, ETCD, JOINT, MIXED, PAIRS, STORY_TERMS, Start, Tell, Urls
 from tests.support import wrong_clocks
 from tests.support.etcd import fresh_prefix
 from tests.support.nursery import DONE, LOST
@@ -35,7 +35,6 @@ from tests.support.workshop import ARRIVED, CHANGED, RUN_ID, TASK, fresh_worksho
 pytest_plugins = ["tests.support.etcd", "tests.support.postgres"]
 
 _T = TypeVar("_T")
-Tell = Callable[..., list[dict[str, Any]]]
 CLOCKS = "tests.support.wrong_clocks"
 HOUR = str(wrong_clocks.HOUR_S)
 LONG_MS = 600_000
@@ -46,14 +45,10 @@ SEEDS = tuple(str(seed) for seed in range(12))
 FIRST = Digest("0" * 64)
 
 
-@pytest.fixture
-def tell(start: Start, urls: Urls) -> Tell:
-    """Have workers play a task on a pair once for each of the rest, and return what is told."""
-
-    def played(task: str, pair: str, *rest: str) -> list[dict[str, Any]]:
-        return start(CLOCKS, task, json.dumps({**urls(pair), **TERMS[pair]}), *rest)
-
-    return played
+@pytest.fixture(scope="module")
+def postgres(fragile: LocalPostgres) -> LocalPostgres:
+    """The server that is stopped here: one that holds little is soon back."""
+    return fragile
 
 
 def pairs(row: str, names: tuple[str, ...] = PAIRS) -> pytest.MarkDecorator:
@@ -70,7 +65,7 @@ def once(told: dict[str, Any]) -> bool:
 
 @pairs("C11 ahead or behind")
 def test_a_worker_with_a_wrong_clock_cannot_take_a_lease_that_stands(pair: str, tell: Tell) -> None:
-    for each in tell("ahead", pair, HOUR, f"-{HOUR}"):
+    for each in tell("ahead", pair, HOUR, f"-{HOUR}", module=CLOCKS, **STORY_TERMS[pair]):
         assert once(each)
         assert (each["codes"], each["lease"]) == ([DONE, LOST], 1)
         assert "'holder' holds the run under lease 1" in each["words"][1][0]
@@ -80,7 +75,7 @@ def test_a_worker_with_a_wrong_clock_cannot_take_a_lease_that_stands(pair: str, 
 def test_a_worker_with_a_wrong_clock_takes_over_when_the_register_says_so(
     pair: str, tell: Tell
 ) -> None:
-    for each in tell("behind", pair, f"-{HOUR}", HOUR):
+    for each in tell("behind", pair, f"-{HOUR}", HOUR, module=CLOCKS, **STORY_TERMS[pair]):
         assert once(each)
         assert (each["codes"], each["lease"]) == ([DONE], 2)
 
@@ -89,7 +84,7 @@ def test_a_worker_with_a_wrong_clock_takes_over_when_the_register_says_so(
 def test_the_lease_of_a_holder_with_a_wrong_clock_ends_like_any_other(
     pair: str, tell: Tell
 ) -> None:
-    for each in tell("holding", pair, HOUR, f"-{HOUR}"):
+    for each in tell("holding", pair, HOUR, f"-{HOUR}", module=CLOCKS, **STORY_TERMS[pair]):
         assert once(each)
         assert (each["codes"], each["lease"]) == ([DONE], 2)
 

@@ -100,8 +100,7 @@ def test_nothing_that_was_acknowledged_is_lost_with_the_leader(cluster: LocalEtc
 
 
 def test_a_register_without_a_quorum_says_so_and_goes_on_with_one(cluster: LocalEtcd) -> None:
-    heads = opened(cluster, fresh_prefix(), patience=HURRY)
-    head = created(heads, ttl_ms=LONG_MS)
+    heads, head = hurrying(cluster)
     for node in (0, 1):
         cluster.kill(node)
     for _ in range(2):
@@ -121,8 +120,7 @@ def test_a_register_without_a_quorum_says_so_and_goes_on_with_one(cluster: Local
 
 
 def test_a_node_that_stands_still_is_passed_by(cluster: LocalEtcd) -> None:
-    heads = opened(cluster, fresh_prefix(), patience=Patience(connect=0.5, ask=1.0, act=1.5))
-    head = created(heads, ttl_ms=LONG_MS)
+    heads, head = hurrying(cluster)
     for node in range(3):
         cluster.pause(node)
         head = certain(heads, read(heads, RUN))
@@ -185,7 +183,7 @@ def test_a_write_whose_lease_is_gone_when_it_is_looked_at_is_unknown(cluster: Lo
 def test_where_etcd_has_no_space_left_nothing_is_believed_to_have_happened_or_not() -> None:
     """It says so after it has applied a transaction, too."""
     with LocalEtcd(flags=("--quota-backend-bytes=65536",)) as server:
-        heads = opened(server, fresh_prefix(), patience=HURRY)
+        heads = opened(server, fresh_prefix())
         head = created(heads, ttl_ms=LONG_MS)
         head, error = walked_until_unknown(heads, head)
         assert "space exceeded" in error.message
@@ -198,6 +196,15 @@ def test_where_etcd_has_no_space_left_nothing_is_believed_to_have_happened_or_no
         with pytest.raises(UnavailableError, match="space exceeded"):
             created(heads, RunId("another"), ttl_ms=LONG_MS)
         heads.close()
+
+
+def hurrying(server: LocalEtcd) -> tuple[EtcdHeads, Head]:
+    """Return a register that soon gives up, and a head that was made without hurry."""
+    prefix = fresh_prefix()
+    calm, heads = opened(server, prefix), opened(server, prefix, patience=HURRY)
+    head = created(calm, ttl_ms=LONG_MS)
+    calm.close()
+    return heads, head
 
 
 def walked_until_unknown(heads: EtcdHeads, head: Head) -> tuple[Head, UnknownOutcomeError]:

@@ -1,5 +1,6 @@
 """A write is one round trip and one commit, however many rows it has."""
 
+import time
 from collections.abc import Callable, Generator
 from contextlib import ExitStack
 
@@ -27,6 +28,19 @@ pytest_plugins = ["tests.support.postgres"]
 MANY = 40
 Ports = tuple[PostgresStore, PostgresHeads, PostgresInbox, PostgresJoint, list[Head]]
 Scene = tuple[str, LossyProxy, Ports]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def calm(postgres: LocalPostgres) -> Generator[None]:
+    """Keep the server from vacuuming by itself, which takes transaction numbers too."""
+    execute(postgres.url(), "ALTER SYSTEM SET autovacuum = off")
+    execute(postgres.url(), "SELECT pg_reload_conf()")
+    workers = "SELECT 1 FROM pg_stat_activity WHERE backend_type LIKE 'autovacuum%'"
+    while execute(postgres.url(), workers):
+        time.sleep(0.05)
+    yield
+    execute(postgres.url(), "ALTER SYSTEM RESET autovacuum")
+    execute(postgres.url(), "SELECT pg_reload_conf()")
 
 
 @pytest.fixture

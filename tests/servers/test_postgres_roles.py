@@ -12,6 +12,7 @@ import psycopg
 import pytest
 from msgspec.structs import replace
 
+from counterfoil.core.archive import SEAL
 from counterfoil.core.codec import Checkpoint
 from counterfoil.core.errors import ConfigError, InvariantError, LeaseLostError
 from counterfoil.core.words import Digest
@@ -209,6 +210,45 @@ def test_not_even_a_forged_successor_frees_what_the_head_names(scene: Scene) -> 
     assert scene.store.get(RUN, scene.head.checkpoint) == scene.chain[-1]
 
 
+def test_the_owner_archives_a_run_and_drops_all_but_the_last(scene: Scene) -> None:
+    owner = open_store(scene.owner, create=False)
+    last = scene.chain[-1]
+    with pytest.raises(InvariantError):
+        owner.collect(RUN, last.digest, last.generation, 99)
+    owner.archive(RUN, "a" * 64, b"piece")
+    with pytest.raises(InvariantError):
+        owner.collect(RUN, last.digest, last.generation, 99)
+    owner.archive(RUN, SEAL, b"seal")
+    orphan = sealed(2, scene.chain[1].digest, "loser")
+    scene.store.put([orphan])
+    assert owner.collect(RUN, last.digest, last.generation, 3) == 3
+    assert owner.collect(RUN, digest_of("none"), 99, 99) == 2, "what a head names stays"
+    assert scene.store.trace(RUN, -1, 99) == (last,)
+    assert scene.store.find(RUN, "@1") == ()
+    assert scene.store.archived(RUN, SEAL) == b"seal"
+    assert open_store(scene.reader, create=False).archived(RUN, SEAL) == b"seal"
+    assert owner.give_back().note
+    owner.close()
+
+
+@pytest.mark.parametrize("statement", ["DELETE FROM", "TRUNCATE"])
+def test_not_even_the_owner_deletes_an_archive_by_mistake(scene: Scene, statement: str) -> None:
+    owner = open_store(scene.owner, create=False)
+    owner.archive(RUN, SEAL, b"seal")
+    with pytest.raises(psycopg.Error) as refused:
+        execute(scene.owner, f"{statement} counterfoil.archive")
+    assert refused.value.sqlstate == GUARDED
+    owner.close()
+
+
+def test_a_worker_is_told_that_it_may_not_archive(scene: Scene) -> None:
+    last = scene.chain[-1]
+    with pytest.raises(ConfigError, match="does not allow this to the role"):
+        scene.store.archive(RUN, SEAL, b"seal")
+    with pytest.raises(ConfigError, match="does not allow this to the role"):
+        scene.store.collect(RUN, last.digest, last.generation, 99)
+
+
 FORBIDDEN_TO_A_WORKER = {
     "rewrite a checkpoint": "UPDATE counterfoil.checkpoint SET events = ''",
     "delete a checkpoint": "DELETE FROM counterfoil.checkpoint",
@@ -221,6 +261,10 @@ FORBIDDEN_TO_A_WORKER = {
     "delete states": "DELETE FROM counterfoil.state",
     "empty the states": "TRUNCATE counterfoil.state",
     "delete names": "DELETE FROM counterfoil.settled",
+    "make an archive": "SELECT counterfoil.archive('run-1', 'seal', '')",
+    "write an archive": "INSERT INTO counterfoil.archive VALUES (1, 'seal', '')",
+    "empty the archives": "TRUNCATE counterfoil.archive",
+    "drop what an archive stands for": "SELECT counterfoil.collect('run-1', '', 9, 9)",
     "lower a mark": "UPDATE counterfoil.run SET mark_version = -1",
     "delete a run": "DELETE FROM counterfoil.run",
     "lower a generation": "UPDATE counterfoil.head SET generation = 0",

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from counterfoil.core.archive import SEAL
 from counterfoil.core.errors import (
     ConfigError,
     CounterfoilError,
@@ -81,9 +82,11 @@ def test_tables_of_a_later_release_are_refused(postgres: LocalPostgres, part: st
     url = fresh_database(postgres)
     opens, _ = OPENS[part]
     opens(url, create=True).close()
-    execute(url, "UPDATE counterfoil.counterfoil_schema SET version = 2 WHERE name = %s", part)
+    later = "UPDATE counterfoil.counterfoil_schema SET version = version + 1 WHERE name = %s"
+    execute(url, later, part)
+    known = getattr(ports, part.upper()).version
     for create in (True, False):
-        with pytest.raises(ConfigError, match="version 2, this release knows 1"):
+        with pytest.raises(ConfigError, match=f"version {known + 1}, this release knows {known}"):
             opens(url, create=create)
 
 
@@ -259,3 +262,27 @@ def test_ports_of_one_url_share_their_connections(postgres: LocalPostgres) -> No
     assert alone == (1,)
     for port in ports:
         port.close()
+
+
+def test_a_store_of_the_first_release_takes_archives_and_lets_its_roles_read_them(
+    postgres: LocalPostgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = fresh_database(postgres)
+    row = checkpoint(0)
+    with monkeypatch.context() as earlier:
+        earlier.setattr(ports, "STORE", replace(ports.STORE, version=1))
+        before = open_store(url, create=True)
+        before.put([row, checkpoint(1)])
+    role = f"reader_{os.getpid()}_of_old"
+    execute(url, f"CREATE ROLE {role}")
+    execute(url, f"GRANT SELECT ON counterfoil.checkpoint TO {role}")
+    store = open_store(url, create=False)
+    store.archive(RUN, SEAL, b"seal")
+    assert store.collect(RUN, checkpoint(1).digest, 1, 9) == 1
+    assert before.get(RUN, row.digest) is None
+    query = "SELECT has_table_privilege(%s, 'counterfoil.archive', 'SELECT')"
+    assert execute(url, query, role) == [(True,)]
+    execute(url, f"DROP OWNED BY {role}")
+    execute(url, f"DROP ROLE {role}")
+    before.close()
+    store.close()

@@ -69,6 +69,12 @@ class StartedServers:
 
 
 @pytest.fixture(scope="module")
+def postgres(fragile: LocalPostgres) -> LocalPostgres:
+    """The server that is stopped here: one that holds little is soon back."""
+    return fragile
+
+
+@pytest.fixture(scope="module")
 def databases(postgres: LocalPostgres) -> tuple[str, str]:
     """Two databases, in which each test has schemas of its own."""
     return fresh_database(postgres), fresh_database(postgres)

@@ -4,7 +4,6 @@ On a server nobody sees that a holder is dead, so where a lease is followed by a
 has ended by the server's clock.
 """
 
-import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,21 +20,16 @@ from counterfoil.engine import audit
 from counterfoil.keeper import Keeper
 from counterfoil.ports import Adapter, Operation
 from counterfoil.testing.saboteur_adapters import Passing
-from tests.servers.conftest import PAIRS, STORY_TERMS, Start, Urls
-from tests.support.nursery import AGAIN, DONE, LOST, STOPPED
+from tests.servers.conftest import PAIRS, STORY_TERMS, Tell, Urls
+from tests.support.nursery import DONE, LOST, STOPPED
 from tests.support.rivals import WAIT_MS
+from tests.support.tellings import TELLINGS_MAX
 from tests.support.workshop import ARRIVED, CHANGED, RUN_ID, Workshop, fresh_workshop
 
 pytest_plugins = ["tests.support.etcd", "tests.support.postgres"]
 
-Tell = Callable[..., list[dict[str, Any]]]
-RIVALS, CLAIMS = "tests.support.rivals", "tests.support.claims"
+CLAIMS = "tests.support.claims"
 SEEDS = tuple(str(seed) for seed in range(3))
-TELLINGS_MAX = 3
-"""A story whose worker could not reach its servers says nothing, and is told again."""
-
-HANGING = "couldn't stop thread"
-"""What the pool says of a connection that was not made in five seconds."""
 
 LONGER_MS = 4_000
 """A heart that beats thrice in it beats in time on a busy machine."""
@@ -44,27 +38,6 @@ LEASE_LOST = "LeaseLostError, exit 5: "
 HELD = LEASE_LOST + r"'(ann|ben)' holds the run under lease \d+, which ends at \d+ ms"
 FASTER = "another worker was faster: the head is at generation"
 """Where the other one has come to its end between a read and the claim, nobody holds the run."""
-
-
-@pytest.fixture
-def tell(start: Start, urls: Urls) -> Tell:
-    """Have workers play a task on a pair once per seed, and return what is told."""
-
-    def played(
-        task: str, pair: str, *rest: str, module: str = RIVALS, **fields: object
-    ) -> list[dict[str, Any]]:
-        for _ in range(TELLINGS_MAX):
-            story: list[dict[str, Any]] | str
-            try:
-                story = start(module, task, json.dumps({**urls(pair), **fields}), *rest)
-            except AssertionError as error:
-                story = str(error)
-            if not _was_kept_waiting(story):
-                break
-        assert not isinstance(story, str), story
-        return story
-
-    return played
 
 
 def test_a_story_is_told_again_in_another_place(
@@ -76,18 +49,11 @@ def test_a_story_is_told_again_in_another_place(
         heard.append(story)
         return len(heard) < TELLINGS_MAX
 
-    monkeypatch.setattr("tests.servers.test_two_hands._was_kept_waiting", was_kept_waiting)
+    monkeypatch.setattr("tests.support.tellings.was_kept_waiting", was_kept_waiting)
     told = tell("two names", PAIRS[0], SEEDS[0])
     assert (len(heard), heard[-1]) == (TELLINGS_MAX, told)
     assert all(isinstance(each, list) for each in heard), heard
     assert once(told[0])
-
-
-def _was_kept_waiting(story: list[dict[str, Any]] | str) -> bool:
-    """Tell whether a worker could not reach its servers for so long that it gave up."""
-    if isinstance(story, str):
-        return HANGING in story
-    return any(AGAIN in each.get("codes", ()) for each in story)
 
 
 def pairs(row: str) -> pytest.MarkDecorator:

@@ -163,6 +163,7 @@ def test_markup_in_text_is_shown_as_it_is(project: Project, _row: None) -> None:
         pytest.param(["runs", f"--{NASTY}"], id="T16 an option"),
         pytest.param([NASTY], id="T16 a command"),
         pytest.param(["check-proof", NASTY], id="T16 a file"),
+        pytest.param(["gc", "--finished-before", "0d", "--after", NASTY], id="T16 where to go on"),
         pytest.param(["show", "x" * 100_000], id="T16 a very long run id"),
     ],
 )

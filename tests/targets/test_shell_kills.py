@@ -11,7 +11,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from counterfoil.adapters.shell import ShellAdapter, records, site, starting
+from counterfoil import locks
+from counterfoil.adapters.shell import ShellAdapter, records, starting
 from counterfoil.adapters.shell.kernel import lives
 from counterfoil.core.errors import (
     CounterfoilError,
@@ -165,7 +166,7 @@ def test_a_start_that_hangs_holds_the_next_worker_up_until_it_is_decided(
 ) -> None:
     """A start cannot land after a newer fence: it has the lock that the fence needs."""
     monkeypatch.setattr(starting, "START_SECONDS", 0.2)
-    monkeypatch.setattr(site, "TRIES_MAX", 10)
+    monkeypatch.setattr(locks, "TRIES_MAX", 10)
     yard = Yard(tmp_path)
     adapter, rival = yard.open(), yard.open()
     asked = operation(adapter, yard.scope, "note", text="once")
@@ -177,7 +178,7 @@ def test_a_start_that_hangs_holds_the_next_worker_up_until_it_is_decided(
         rival.take(RUN, NEWER)
     assert rival.look_up(RUN, KEY, "shell.note").answer is Answer.UNKNOWN
     os.kill(hanging.pid, getattr(signal, name))
-    monkeypatch.setattr(site, "TRIES_MAX", 1_000)
+    monkeypatch.setattr(locks, "TRIES_MAX", 1_000)
     rival.take(RUN, NEWER)
     found = settled(rival)
     assert yard.effects == effects

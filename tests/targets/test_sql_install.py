@@ -9,13 +9,15 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from threading import Event
+from time import monotonic
 
 import apsw
 import pytest
 from typer.testing import CliRunner
 
-from counterfoil.adapters.sql import Dbapi, Statement, install_sql, open_sql
-from counterfoil.adapters.sql.sqlite import OPEN_FILES
+from counterfoil.adapters.sql import Dbapi, Statement, install_sql, open_sql, sqlite
+from counterfoil.adapters.sql.sqlite import OPEN_FILES, SqliteDatabase, is_open_otherwise
 from counterfoil.cli import app
 from counterfoil.core.errors import ConfigError, UnavailableError
 from counterfoil.core.words import Key
@@ -30,6 +32,7 @@ pytest_plugins = ["tests.support.postgres"]
 KNOWN = {"one": Statement(text="SELECT 1", is_query=True)}
 GRANTS = re.compile(r"^GRANT .*;$", re.MULTILINE)
 INSTALLERS = 6
+LOOKS_MADE = 300
 TABLES = {"environment", "fence", "receipt", "forbidden"}
 
 
@@ -57,6 +60,23 @@ def test_installers_at_once_make_one_environment(target: str) -> None:
         made = list(pool.map(lambda _: install_sql(target), range(INSTALLERS)))
     assert len({each.instance for each in made}) == 1
     assert sorted(len(each.made) for each in made) == [0] * (INSTALLERS - 1) + [len(TABLES)]
+
+
+def test_connections_that_come_and_go_in_other_threads_are_known_as_ours(
+    file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "LOOKS", 1)
+    path, is_over = Path(file.removeprefix("sqlite:")), Event()
+
+    def come_and_go() -> None:
+        while not is_over.is_set():
+            SqliteDatabase(path).begin(writes=False, ends_at=monotonic() + 60).end()
+
+    with ThreadPoolExecutor() as pool:
+        busy = pool.submit(come_and_go)
+        found = [is_open_otherwise(path) for _ in range(LOOKS_MADE)]
+        is_over.set()
+    assert (busy.exception(), any(found)) == (None, False)
 
 
 def test_nothing_opens_before_the_installation(target: str) -> None:

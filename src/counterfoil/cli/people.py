@@ -2,7 +2,6 @@
 
 import getpass
 import os
-import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from counterfoil import terms
 from counterfoil.cli.screen import console, say
 from counterfoil.core.bounds import INTEGER_MAX
 from counterfoil.core.envelope import Signer
@@ -19,11 +19,8 @@ from counterfoil.keys.signing import load_signer
 
 PASSPHRASE = "COUNTERFOIL_PASSPHRASE"  # noqa: S105 - the name of a variable, not its value
 
-UNITS_MS = {"s": 1_000, "min": 60_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-TERM_MS_MAX = 366 * UNITS_MS["d"]
+TERM_DAYS_MAX = 366
 """A statement that outlives a year is a policy, and belongs into the task."""
-
-_TERM = re.compile(r"(\d{1,6}) ?(s|min|m|h|d)")
 
 KeyOption = Annotated[
     str,
@@ -67,12 +64,9 @@ def term_ms(text: str) -> int:
     Raises:
         UsageError: It is none, is 0, or is longer than a year.
     """
-    found = _TERM.fullmatch(text.strip())
-    ms = int(found[1]) * UNITS_MS[found[2]] if found else 0
-    if not 0 < ms <= TERM_MS_MAX:
-        raise UsageError(
-            f"--expires {text!r:.40} is no term up to a year", move="write 30min, 1h or 7d"
-        )
+    ms = terms.term_ms(text, name="--expires", most_days=TERM_DAYS_MAX, error=UsageError)
+    if not ms:
+        raise UsageError("--expires 0 is over before it begins", move="write 30min, 1h or 7d")
     return ms
 
 

@@ -53,6 +53,7 @@ def verify(run: RunArgument, project: ProjectOption = None, as_json: JsonOption 
             ("root", found.root),
             ("leftovers", f"{found.leftovers} off the chain, left by losers of races"),
             ("signed by", ", ".join(found.keys)),
+            *([("archived", found.archived_at)] if found.archived_at else []),
         ]
     )
 

@@ -9,6 +9,7 @@ from counterfoil.cli.adapters_command import adapters
 from counterfoil.cli.demo_command import demo
 from counterfoil.cli.doctor_command import doctor
 from counterfoil.cli.drill_command import drill
+from counterfoil.cli.gc_command import gc
 from counterfoil.cli.group import Commands, show_help_when_bare
 from counterfoil.cli.init_command import init
 from counterfoil.cli.keys_commands import keys
@@ -65,6 +66,7 @@ app.command()(runs)
 app.command()(show)
 app.command()(trace)
 app.command()(verify)
+app.command()(gc)
 app.command()(worker)
 app.command()(recover)
 app.command()(abort)

@@ -21,6 +21,7 @@ from counterfoil.core.errors import FormatError, SignatureError
 
 CHECKPOINT_TYPE = "application/vnd.counterfoil.checkpoint.v1+json"
 LEASE_TYPE = "application/vnd.counterfoil.lease.v1+json"
+ARCHIVE_TYPE = "application/vnd.counterfoil.archive.v1+json"
 SIGNATURES_MAX = 16
 
 MAC_SECRET_BYTES_MIN = 32

@@ -53,6 +53,18 @@ class Outcome(StrEnum):
     COST_BUDGET_EXHAUSTED = "cost_budget_exhausted"
 
 
+SETTLING = (
+    Outcome.EXECUTED,
+    Outcome.RECONCILED,
+    Outcome.REPLAYED,
+    Outcome.READ,
+    Outcome.REMEMBERED,
+    Outcome.VERIFIED,
+    Outcome.CONFIRMED_DONE,
+)
+"""Outcomes that settle a position of the plan, and a key where there is one."""
+
+
 class Event(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
 ):
@@ -100,3 +112,8 @@ class Event(
 def position_name(position: int) -> str:
     """Return the name under which a settled position is found again."""
     return f"@{position}"
+
+
+def settles(event: Event, name: str) -> bool:
+    """Return whether an event settles a key or position (`position_name`)."""
+    return event.outcome in SETTLING and name in (event.key, position_name(event.position))

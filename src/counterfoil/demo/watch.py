@@ -138,6 +138,18 @@ class WatchedStore:
         """Pass on."""
         return self._store.prune(run_id, chain, below)
 
+    def archive(self, run_id: RunId, name: str, content: bytes) -> None:
+        """Pass on."""
+        self._store.archive(run_id, name, content)
+
+    def archived(self, run_id: RunId, name: str) -> bytes | None:
+        """Pass on."""
+        return self._store.archived(run_id, name)
+
+    def collect(self, run_id: RunId, checkpoint: Digest, generation: int, limit: int) -> int:
+        """Pass on."""
+        return self._store.collect(run_id, checkpoint, generation, limit)
+
     def runs(self, after: str, limit: int) -> tuple[RunId, ...]:
         """Pass on."""
         return self._store.runs(after, limit)

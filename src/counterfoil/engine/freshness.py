@@ -7,6 +7,7 @@ What an adapter or a lease record has seen must be the head or an ancestor of it
 from counterfoil.core import codec
 from counterfoil.core.errors import IntegrityError, RollbackError
 from counterfoil.core.words import Digest
+from counterfoil.engine.filing import filed_digest, find_archive
 from counterfoil.engine.marks import read_mark
 from counterfoil.engine.parts import Parts
 from counterfoil.ports import Head
@@ -69,6 +70,15 @@ def place(parts: Parts, head: Head, generation: int, checkpoint: Digest, who: st
         raise RollbackError(
             f"{who} has seen generation {generation}, the head says {head.generation}", head.run_id
         )
+    try:
+        _place_stored(parts, head, generation, checkpoint, who)
+    except RollbackError:
+        archive = find_archive(parts, head)
+        if archive is None or filed_digest(parts, archive, generation) != checkpoint:
+            raise
+
+
+def _place_stored(parts: Parts, head: Head, generation: int, checkpoint: Digest, who: str) -> None:
     at, name = head.generation, head.checkpoint
     for _ in range(ANCESTORS_MAX):
         if at == generation:

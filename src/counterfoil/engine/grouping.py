@@ -223,6 +223,9 @@ class SharedStore:
         self.mark = inner.mark
         self.marked = inner.marked
         self.prune = inner.prune
+        self.archive = inner.archive
+        self.archived = inner.archived
+        self.collect = inner.collect
         self.runs = inner.runs
         self.close = inner.close
 

@@ -37,6 +37,7 @@ from counterfoil.core.run import Run, check_invariants, head_status
 from counterfoil.core.task import Task
 from counterfoil.core.trace import Event
 from counterfoil.core.words import Digest
+from counterfoil.engine.filing import Answers
 from counterfoil.engine.lease import Lease
 from counterfoil.engine.marks import LeaseRecord
 from counterfoil.engine.parts import Parts
@@ -66,6 +67,7 @@ class Ledger:
         self.run = run
         self.lease = lease
         self.broken: CounterfoilError | None = None
+        self.archived: Answers | None = None
         self._header = header
         self._task = task
         self._found_pending = run.pending

@@ -17,8 +17,9 @@ from counterfoil.core.errors import (
 from counterfoil.core.intent import Intent, intent_digest
 from counterfoil.core.judge import form_intent
 from counterfoil.core.run import Run, environment_of
-from counterfoil.core.trace import Event, Outcome, position_name
+from counterfoil.core.trace import Event, position_name, settles
 from counterfoil.core.words import IntentDigest, Json
+from counterfoil.engine.filing import Answers, find_archive
 from counterfoil.engine.ledger import Ledger
 from counterfoil.ports import FOUND_MAX
 
@@ -26,16 +27,6 @@ OTHER_PROGRAM = "start the program that the run was started with, or abort the r
 
 INTENT_BEFORE_RECEIPT_MAX = 16
 """Generations between an intent and its receipt: the intent, and every resending."""
-
-SETTLING = (
-    Outcome.EXECUTED,
-    Outcome.RECONCILED,
-    Outcome.REPLAYED,
-    Outcome.READ,
-    Outcome.REMEMBERED,
-    Outcome.VERIFIED,
-    Outcome.CONFIRMED_DONE,
-)
 
 
 def recorded_event(ledger: Ledger, name: str) -> Event | None:
@@ -52,9 +43,10 @@ def recorded_event(ledger: Ledger, name: str) -> Event | None:
         if header is None:
             continue
         for event in codec.open_events(row, header):
-            if event.outcome in SETTLING and name in (event.key, position_name(event.position)):
+            if settles(event, name):
                 return event
-    return None
+    answers = _answers(ledger)
+    return answers.event(name) if answers else None
 
 
 def settled_event(ledger: Ledger, position: int) -> Event:
@@ -82,7 +74,18 @@ def recorded_intent(ledger: Ledger, event: Event) -> Intent | None:
             for other in codec.open_events(near, header):
                 if other.intent is not None and other.key == event.key:
                     return other.intent
-    return None
+    answers = _answers(ledger)
+    earlier = answers.intent_event(event.key) if answers else None
+    return earlier.intent if earlier else None
+
+
+def _answers(ledger: Ledger) -> Answers | None:
+    """Return what the archive of a finished run knows, if it was collected."""
+    if ledger.archived is None:
+        archive = find_archive(ledger.parts, ledger.head)
+        if archive is not None:
+            ledger.archived = Answers(parts=ledger.parts, archive=archive)
+    return ledger.archived
 
 
 def _on_chain(ledger: Ledger, row: Checkpoint) -> Header | None:

@@ -1,4 +1,4 @@
-"""What servers say of themselves, for `counterfoil doctor`; nothing here is ever decided by."""
+"""What stores say of themselves, for people; nothing here is ever decided by."""
 
 from dataclasses import dataclass
 
@@ -76,3 +76,20 @@ class EtcdFacts:
     cluster_size: int
     is_encrypted: bool
     demands_users: bool | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Space:
+    """What became of the room that dropped rows had.
+
+    Attributes:
+        size_bytes: Size of the store after it.
+        given_back_bytes: What the file system got back.
+        spare_bytes: What the store keeps, and fills again before it grows.
+        note: Why there is no more to say, or what happens by itself; one sentence or empty.
+    """
+
+    size_bytes: int = 0
+    given_back_bytes: int = 0
+    spare_bytes: int = 0
+    note: str = ""

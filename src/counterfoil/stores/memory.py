@@ -9,6 +9,7 @@ from threading import RLock
 
 from msgspec.structs import replace
 
+from counterfoil.core.archive import SEAL
 from counterfoil.core.codec import Checkpoint
 from counterfoil.core.words import Digest, RunId
 from counterfoil.ports import FOUND_MAX, Advance, Head, Mark
@@ -22,6 +23,7 @@ class MemoryStore:
         self._lock = RLock()
         self._rows: dict[RunId, dict[Digest, Checkpoint]] = {}
         self._marks: dict[RunId, Mark] = {}
+        self._archives: dict[RunId, dict[str, bytes]] = {}
 
     def put(self, batch: Sequence[Checkpoint]) -> None:
         """Store checkpoints, all or none; see `CheckpointStore.put`."""
@@ -83,10 +85,33 @@ class MemoryStore:
                 rows[row.digest] = replace(row, state=b"")
             return len(orphans) + len(old)
 
+    def archive(self, run_id: RunId, name: str, content: bytes) -> None:
+        """Keep one part of a run's archive; another one of its name is replaced."""
+        with self._lock:
+            self._archives.setdefault(run_id, {})[name] = content
+
+    def archived(self, run_id: RunId, name: str) -> bytes | None:
+        """Return one part of a run's archive, or None."""
+        with self._lock:
+            return self._archives.get(run_id, {}).get(name)
+
+    def collect(self, run_id: RunId, checkpoint: Digest, generation: int, limit: int) -> int:
+        """Drop checkpoints of an archived run; see `CheckpointStore.collect`."""
+        rules.check_digest(checkpoint)
+        with self._lock:
+            if SEAL not in self._archives.get(run_id, {}):
+                raise rules.not_archived(run_id)
+            old = [row for row in self._ordered(run_id) if row.generation <= generation]
+            gone = [row.digest for row in old if row.digest != checkpoint][: max(0, limit)]
+            for digest in gone:
+                del self._rows[run_id][digest]
+            return len(gone)
+
     def runs(self, after: str, limit: int) -> tuple[RunId, ...]:
         """Return run ids in order of their code points, from after `after`."""
         with self._lock:
-            return _page(self._rows.keys() | self._marks.keys(), after, limit)
+            known = self._rows.keys() | self._marks.keys() | self._archives.keys()
+            return _page(known, after, limit)
 
     def close(self) -> None:
         """Do nothing: there is no connection, and what is stored stays."""

@@ -9,10 +9,16 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from counterfoil.core.codec import Checkpoint
-from counterfoil.core.errors import CounterfoilError, FormatError, RollbackError
+from counterfoil.core.errors import (
+    CounterfoilError,
+    FormatError,
+    RollbackError,
+    UnknownOutcomeError,
+)
 from counterfoil.core.words import Digest, RunId
 from counterfoil.ports import FOUND_MAX, Mark
 from counterfoil.stores import rules
+from counterfoil.stores.facts import Space
 from counterfoil.stores.postgres_driver import Refusal, typed
 from counterfoil.stores.postgres_pool import Access
 from counterfoil.stores.postgres_rows import (
@@ -25,7 +31,7 @@ from counterfoil.stores.postgres_rows import (
 )
 from counterfoil.stores.postgres_schema import Part
 
-STORE = Part(name="store", version=1, missing=RollbackError)
+STORE = Part(name="store", version=2, missing=RollbackError)
 
 PAGE_MAX = 10_000
 """Rows of one page, whatever the caller allows: a page is held in memory."""
@@ -60,6 +66,13 @@ _PUT = "SELECT {put}"
 _MARK = "SELECT {schema}.mark(%s, %s, %s)"
 _MARKED = "SELECT mark_version, mark FROM {schema}.run WHERE run_id = %s AND mark IS NOT NULL"
 _PRUNE = "SELECT {schema}.prune(%s, %s::bigint[], %s::bytea[], %s)"
+_ARCHIVE = "SELECT {schema}.archive(%s, %s, %s)"
+_ARCHIVED = """
+SELECT content FROM {schema}.archive
+WHERE run = (SELECT number FROM {schema}.run WHERE run_id = %s) AND name = %s
+"""
+_COLLECT = "SELECT {schema}.collect(%s, %s, %s, %s)"
+_VACUUM = "VACUUM {schema}.checkpoint, {schema}.state, {schema}.settled"
 _RUNS = "SELECT run_id FROM {schema}.run WHERE run_id > %s ORDER BY run_id LIMIT %s"
 
 
@@ -150,11 +163,55 @@ class PostgresStore:
             row = cursor.execute(self._sql(_PRUNE), bindings).fetchone()
             return typed(row, tuple[int])[0]
 
+    def archive(self, run_id: RunId, name: str, content: bytes) -> None:
+        """Keep one part of a run's archive durably; another one of its name is replaced.
+
+        Raises:
+            ConfigError: The role that is connected does not own the tables.
+            UnavailableError: Nothing happened.
+            UnknownOutcomeError: The answer was lost; keeping it again is harmless.
+        """
+        self._access.write(self._sql(_ARCHIVE), (octets(run_id), octets(name), content))
+
+    def archived(self, run_id: RunId, name: str) -> bytes | None:
+        """Return one part of a run's archive, or None."""
+        bindings = (octets(run_id), octets(name))
+        rows = self._access.rows(tuple[bytes], self._sql(_ARCHIVED), bindings)
+        return rows[0][0] if rows else None
+
+    def collect(self, run_id: RunId, checkpoint: Digest, generation: int, limit: int) -> int:
+        """Drop checkpoints of an archived run; see `CheckpointStore.collect`.
+
+        One of the last generation stays, even where it lost a race.
+
+        Raises:
+            ConfigError: The role that is connected does not own the tables.
+        """
+        rules.check_digest(checkpoint)
+        bindings = (octets(run_id), bytes.fromhex(checkpoint), generation, max(0, limit))
+        with self._access.transaction() as cursor:
+            row = cursor.execute(self._sql(_COLLECT), bindings).fetchone()
+            return typed(row, tuple[int])[0]
+
     def runs(self, after: str, limit: int) -> tuple[RunId, ...]:
         """Return run ids in order of their code points, from after `after`."""
         bindings = (octets(after), max(0, limit))
         rows = self._access.rows(tuple[bytes], self._sql(_RUNS), bindings)
         return tuple(RunId(text(run_id)) for (run_id,) in rows)
+
+    def give_back(self) -> Space:
+        """Let the server fill the room of dropped rows again; it shrinks no table for that.
+
+        Raises:
+            ConfigError: The server does not let us in.
+            UnavailableError: Nothing happened.
+        """
+        try:
+            self._access.write(self._sql(_VACUUM), ())
+            note = "PostgreSQL fills the room of dropped rows again, and files keep their size"
+        except UnknownOutcomeError:
+            note = "PostgreSQL still looks for room in its tables, and goes on by itself"
+        return Space(note=note)
 
     def close(self) -> None:
         """Let go of the connections; a second time does nothing."""

@@ -9,6 +9,7 @@ import re
 from counterfoil.core.errors import (
     CounterfoilError,
     HeadMissingError,
+    InvariantError,
     LeaseLostError,
     StaleHeadError,
     UsageError,
@@ -71,6 +72,11 @@ def check_status(status: str, run_id: RunId) -> None:
     """
     if status not in STATUSES:
         raise UsageError(f"status is one of {', '.join(STATUSES)}", run_id)
+
+
+def not_archived(run_id: RunId) -> CounterfoilError:
+    """Return the refusal of dropping what no archive stands for."""
+    return InvariantError("checkpoints of a run without an archive stay", run_id)
 
 
 def is_held(present: Head, now_ms: int) -> bool:

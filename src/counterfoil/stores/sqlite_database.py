@@ -112,6 +112,32 @@ class Database:
             except apsw.Error as error:
                 raise self._after(error, committing=False) from error
 
+    def pages(self) -> tuple[int, int, int]:
+        """Return how many pages the file has, how many of them are free, and the size of one.
+
+        Raises:
+            FormatError, UnavailableError: As `rows`.
+        """
+        query = "SELECT page_count, freelist_count, page_size FROM pragma_page_count, "
+        query += "pragma_freelist_count, pragma_page_size"
+        return self.rows(tuple[int, int, int], query, ())[0]
+
+    def rewrite(self) -> None:
+        """Write the file anew without its free pages; others who write wait meanwhile.
+
+        Raises:
+            UnavailableError: Another process writes; nothing happened.
+            UnknownOutcomeError: The commit failed; what the file holds is the same.
+        """
+        with self._lock:
+            connection = self._live()
+            self._check_names()
+            try:
+                connection.execute("VACUUM")
+                connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            except apsw.Error as error:
+                raise self._after(error, committing=code_of(error) not in HARMLESS) from error
+
     def close(self) -> None:
         """Let go of the file; a second time does nothing."""
         with self._lock:

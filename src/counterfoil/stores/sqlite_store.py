@@ -9,21 +9,26 @@ from hashlib import sha256
 
 import msgspec
 
+from counterfoil.core.archive import SEAL
 from counterfoil.core.codec import Checkpoint
 from counterfoil.core.errors import FormatError
 from counterfoil.core.words import Digest, RunId
 from counterfoil.ports import FOUND_MAX, Mark
 from counterfoil.stores import rules
+from counterfoil.stores.facts import Space
 from counterfoil.stores.migrate import Schema
 from counterfoil.stores.sqlite_database import Database
 from counterfoil.stores.sqlite_driver import Connection, typed
 
 STORE_SCHEMA = Schema(
-    name="store", version=2, application_id=0x43464301, page_bytes=1_024, is_small=False
+    name="store", version=3, application_id=0x43464301, page_bytes=1_024, is_small=False
 )
 """Rows of two to four KiB fill small pages and leave no half page empty between them."""
 
 NO_MARK = -1
+
+SPARE_SHARE = 4
+"""A file of which less than one part in so many is free fills again by itself."""
 
 SHORT_BYTES = 8
 """Enough to find a row; the whole digest or name is compared in the row itself."""
@@ -84,6 +89,11 @@ SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7 WHERE NOT EXISTS (
 """
 _TAIL = "SELECT number, run, digest, settles FROM checkpoint WHERE number > ? AND number <= ?"
 _NAME = "INSERT INTO name VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+_COLLECTED = """
+SELECT number, digest, settles FROM checkpoint
+WHERE run = ? AND generation <= ? AND digest <> ? ORDER BY generation, number LIMIT ?
+"""
+_IS_ARCHIVED = "SELECT number FROM run JOIN archive ON run = number WHERE run_id = ? AND name = ?"
 _DROP_NAME = "DELETE FROM name WHERE run = ? AND short = ? AND checkpoint = ?"
 
 
@@ -195,6 +205,44 @@ class SqliteStore:
             )
             return dropped
 
+    def archive(self, run_id: RunId, name: str, content: bytes) -> None:
+        """Keep one part of a run's archive durably; another one of its name is replaced.
+
+        Raises:
+            UnavailableError: Nothing happened.
+            UnknownOutcomeError: The commit failed; keeping it again is harmless.
+        """
+        with self._database.transaction() as connection:
+            number = _run(connection, run_id).number
+            connection.execute(
+                "INSERT INTO archive (run, name, content) VALUES (?, ?, ?) "
+                "ON CONFLICT (run, name) DO UPDATE SET content = excluded.content",
+                (number, name, content),
+            )
+
+    def archived(self, run_id: RunId, name: str) -> bytes | None:
+        """Return one part of a run's archive, or None."""
+        rows = self._database.rows(
+            tuple[bytes],
+            "SELECT content FROM run JOIN archive ON run = number WHERE run_id = ? AND name = ?",
+            (run_id, name),
+        )
+        return rows[0][0] if rows else None
+
+    def collect(self, run_id: RunId, checkpoint: Digest, generation: int, limit: int) -> int:
+        """Drop checkpoints of an archived run; see `CheckpointStore.collect`."""
+        rules.check_digest(checkpoint)
+        kept = bytes.fromhex(checkpoint)
+        with self._database.transaction() as connection:
+            found = connection.execute(_IS_ARCHIVED, (run_id, SEAL)).fetchone()
+            if found is None:
+                raise rules.not_archived(run_id)
+            (number,) = typed(found, tuple[int])
+            bindings = (number, generation, kept, max(0, limit))
+            rows = connection.execute(_COLLECTED, bindings).fetchall()
+            _drop(connection, number, rows)
+            return len(rows)
+
     def runs(self, after: str, limit: int) -> tuple[RunId, ...]:
         """Return run ids in order of their code points, from after `after`."""
         rows = self._database.rows(
@@ -203,6 +251,31 @@ class SqliteStore:
             (after, max(0, limit)),
         )
         return tuple(RunId(run_id) for (run_id,) in rows)
+
+    def give_back(self, bytes_max: int | None) -> Space:
+        """Give free pages back to the file system, where that does not take long.
+
+        The file is written anew while others wait. That is not done where less than a
+        quarter of it is free, or where more than `bytes_max` bytes would be written. With
+        None it is done wherever a page is free.
+
+        Raises:
+            UnavailableError: Another process writes; nothing happened.
+            UnknownOutcomeError: What the file holds is the same; give back again.
+        """
+        pages, free, page_bytes = self._database.pages()
+        size_bytes, spare_bytes = pages * page_bytes, free * page_bytes
+        is_long = bytes_max is not None and size_bytes - spare_bytes > bytes_max
+        is_small = bytes_max is not None and free * SPARE_SHARE < pages
+        if not free or is_long or is_small:
+            return Space(size_bytes=size_bytes, spare_bytes=spare_bytes)
+        self._database.rewrite()
+        pages, free, page_bytes = self._database.pages()
+        return Space(
+            size_bytes=pages * page_bytes,
+            given_back_bytes=size_bytes - pages * page_bytes,
+            spare_bytes=free * page_bytes,
+        )
 
     def pragmas(self) -> dict[str, str]:
         """Return the pragmas of the file, as read back."""
@@ -277,12 +350,17 @@ def _drop_orphans(connection: Connection, number: int, generation: int, digest: 
         "WHERE run = ? AND generation = ? AND digest <> ?",
         (number, generation, bytes.fromhex(digest)),
     ).fetchall()
-    for row in rows:
-        checkpoint, orphan, settles = typed(row, tuple[int, bytes, str])
-        for short in _shorts(orphan, settles):
-            connection.execute(_DROP_NAME, (number, short, checkpoint))
-        connection.execute("DELETE FROM checkpoint WHERE number = ?", (checkpoint,))
+    _drop(connection, number, rows)
     return len(rows)
+
+
+def _drop(connection: Connection, run: int, rows: Sequence[tuple[object, ...]]) -> None:
+    """Drop checkpoints of a run with their states and names."""
+    for row in rows:
+        checkpoint, digest, settles = typed(row, tuple[int, bytes, str])
+        for short in _shorts(digest, settles):
+            connection.execute(_DROP_NAME, (run, short, checkpoint))
+        connection.execute("DELETE FROM checkpoint WHERE number = ?", (checkpoint,))
 
 
 def _checkpoint(run_id: RunId, row: _Row) -> Checkpoint:

@@ -8,6 +8,7 @@ there should be none.
 from collections.abc import Callable
 
 from counterfoil.testing import inbox_statements as statements
+from counterfoil.testing import store_archives as archives
 from counterfoil.testing import store_marks as marks
 from counterfoil.testing import store_orders as orders
 from counterfoil.testing import store_rows as rows
@@ -51,6 +52,16 @@ STORE_CLAUSES: tuple[Callable[[StoreBench], None], ...] = (
     marks.pruning_twice_is_pruning_once,
     marks.pruning_reaches_what_arrived_late,
     marks.pruning_one_run_leaves_the_others,
+    archives.a_part_of_an_archive_comes_back,
+    archives.the_largest_part_comes_back,
+    archives.a_part_of_the_same_name_is_replaced,
+    archives.nothing_is_dropped_without_a_seal,
+    archives.all_checkpoints_but_one_are_dropped,
+    archives.at_most_the_limit_is_dropped,
+    archives.what_lies_above_is_not_dropped,
+    archives.dropping_from_one_run_leaves_the_others,
+    archives.what_arrives_after_a_drop_is_found,
+    archives.what_is_no_digest_drops_nothing,
 )
 
 INBOX_CLAUSES: tuple[Callable[[InboxBench], None], ...] = (

@@ -37,6 +37,7 @@ READS = frozenset(
         "adapter.observe",
         "heads.heads",
         "heads.read",
+        "store.archived",
         "store.find",
         "store.get",
         "store.marked",

@@ -138,6 +138,20 @@ class MortalStore:
         """Hand on."""
         return self._fate.call("store.prune", lambda: self._inner.prune(run_id, chain, below))
 
+    def archive(self, run_id: RunId, name: str, content: bytes) -> None:
+        """Hand on."""
+        self._fate.call("store.archive", lambda: self._inner.archive(run_id, name, content))
+
+    def archived(self, run_id: RunId, name: str) -> bytes | None:
+        """Hand on."""
+        return self._fate.call("store.archived", lambda: self._inner.archived(run_id, name))
+
+    def collect(self, run_id: RunId, checkpoint: Digest, generation: int, limit: int) -> int:
+        """Hand on."""
+        return self._fate.call(
+            "store.collect", lambda: self._inner.collect(run_id, checkpoint, generation, limit)
+        )
+
     def runs(self, after: str, limit: int) -> tuple[RunId, ...]:
         """Hand on."""
         return self._fate.call("store.runs", lambda: self._inner.runs(after, limit))

@@ -56,6 +56,18 @@ class Passing:
         """Hand on."""
         return self.inner.prune(run_id, chain, below)
 
+    def archive(self, run_id: RunId, name: str, content: bytes) -> None:
+        """Hand on."""
+        self.inner.archive(run_id, name, content)
+
+    def archived(self, run_id: RunId, name: str) -> bytes | None:
+        """Hand on."""
+        return self.inner.archived(run_id, name)
+
+    def collect(self, run_id: RunId, checkpoint: Digest, generation: int, limit: int) -> int:
+        """Hand on."""
+        return self.inner.collect(run_id, checkpoint, generation, limit)
+
     def runs(self, after: str, limit: int) -> tuple[RunId, ...]:
         """Hand on."""
         return self.inner.runs(after, limit)

@@ -283,7 +283,7 @@ def test_a_worker_that_keeps_the_lock_is_waited_for_only_so_long(tmp_path: Path)
         with pytest.raises(UnavailableError, match="busy"):
             other.execute(asked)
         assert answer(other).answer is Answer.UNKNOWN
-    assert sum(pauses) == pytest.approx(10.0)
+    assert sum(pauses) == pytest.approx(8.0)
     assert other.execute(asked).poststate.version == 1
     adapter.close()
     other.close()

@@ -7,6 +7,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from counterfoil.core.archive import SEAL
 from counterfoil.core.words import Digest, RunId
 from counterfoil.ports import Advance
 from counterfoil.stores.migrate import Schema
@@ -78,6 +79,18 @@ def test_a_store_of_the_first_release_keeps_every_row_and_name(tmp_path: Path) -
     assert [row.generation for row in store.trace(RUN, 0, 1_000)] == [*range(1, 2 * TAIL_ROWS + 1)]
     assert store.get(RUN, checkpoint(ROWS).digest) is not None
     store.close()
+
+
+def test_a_store_of_the_first_release_takes_archives(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    of_version_1(path, STORE_SCHEMA, store_rows())
+    store = open_store(path, create=False)
+    last = checkpoint(ROWS)
+    store.archive(RUN, SEAL, b"seal")
+    assert store.collect(RUN, last.digest, ROWS, 1_000) == ROWS - 1
+    assert [row.digest for row in store.trace(RUN, 0, 1_000)] == [last.digest]
+    store.close()
+    assert open_store(path, create=False).archived(RUN, SEAL) == b"seal"
 
 
 @pytest.mark.parametrize("status", ["active", "frozen", "terminal"])

@@ -11,10 +11,10 @@ from contextlib import contextmanager, suppress
 
 from msgspec.structs import replace
 
+from counterfoil import journals
 from counterfoil.adapters.files import journal, kinds, settling
 from counterfoil.adapters.files.draft import Draft, drafted
-from counterfoil.adapters.files.driver import transaction, translated
-from counterfoil.adapters.files.journal import PlanState
+from counterfoil.adapters.files.journal import PlanState, transaction, translated
 from counterfoil.adapters.files.plan import Plan
 from counterfoil.adapters.files.preview import preview
 from counterfoil.adapters.files.reading import observe, read
@@ -71,9 +71,9 @@ class FilesAdapter:
             UnavailableError: The journal cannot be used now.
         """
         with self._turn(), transaction(self._site.db, "taking a lease"):
-            journal.check_fence(self._site.db, run_id, fence)
-            journal.raise_fence(self._site.db, run_id, fence)
-            return journal.served(self._site.db, run_id)
+            journals.check_fence(self._site.db, run_id, fence)
+            journals.raise_fence(self._site.db, run_id, fence)
+            return journals.served(self._site.db, run_id)
 
     def observe(self, scope: Mapping[str, tuple[str, ...]]) -> Observation:
         """Return the state of all files that the scope covers; the facts are their digests.
@@ -122,7 +122,7 @@ class FilesAdapter:
         arguments = spec.normalise(operation.arguments)
         with self._turn():
             with translated("executing"):
-                journal.check_fence(self._site.db, operation.run_id, operation.fence)
+                journals.check_fence(self._site.db, operation.run_id, operation.fence)
             if operation.kind == kinds.READ:
                 self._check_scope(spec, operation, arguments)
                 return self._read(operation, arguments)
@@ -141,11 +141,11 @@ class FilesAdapter:
             UnavailableError: The journal cannot be used now.
         """
         with self._turn(), transaction(self._site.db, "forbidding a key"):
-            journal.check_fence(self._site.db, run_id, fence)
-            journal.raise_fence(self._site.db, run_id, fence)
+            journals.check_fence(self._site.db, run_id, fence)
+            journals.raise_fence(self._site.db, run_id, fence)
             answer = self._on_record(run_id, key)
             if answer.answer is not Answer.FOUND:
-                journal.forbid(self._site.db, run_id, key)
+                journals.forbid(self._site.db, run_id, key)
             return answer
 
     def preview(self, kind: str, arguments: dict[str, Json]) -> str:
@@ -206,7 +206,7 @@ class FilesAdapter:
         with translated("executing"):
             receipt = journal.receipt(self._site.db, operation.key)
             if receipt is None:
-                if journal.is_forbidden(self._site.db, operation.run_id, operation.key):
+                if journals.is_forbidden(self._site.db, operation.run_id, operation.key):
                     raise PermissionDeniedError(
                         "the key was made impossible", operation.run_id, operation.key
                     )
@@ -220,8 +220,8 @@ class FilesAdapter:
                     f"the key holds the effect of another {what}", operation.run_id, operation.key
                 )
         with transaction(self._site.db, "replaying"):
-            journal.raise_fence(self._site.db, operation.run_id, operation.fence)
-            journal.set_served(self._site.db, operation.run_id, operation.served)
+            journals.raise_fence(self._site.db, operation.run_id, operation.fence)
+            journals.set_served(self._site.db, operation.run_id, operation.served)
         return replace(receipt, replayed=True)
 
     def _check_scope(
@@ -288,7 +288,7 @@ class FilesAdapter:
             )
             with drafted(draft) as plan:
                 with transaction(site.db, "planning"):
-                    journal.raise_fence(site.db, operation.run_id, operation.fence)
+                    journals.raise_fence(site.db, operation.run_id, operation.fence)
                     journal.set_plan(site.db, PlanState.OPEN, plan)
                 return plan
 

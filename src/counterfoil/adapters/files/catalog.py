@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from counterfoil.adapters.files import journal, realm
-from counterfoil.adapters.files.driver import Connection, typed
+from counterfoil import journals
+from counterfoil.adapters.files import realm
 from counterfoil.adapters.files.realm import Entry
 from counterfoil.core.words import Digest
+from counterfoil.journals import Connection, typed
 
 REALMS_MAX = 64
 """Scopes that are kept up to date: each write pays for those that cover it."""
@@ -177,7 +178,7 @@ def add_realm(db: Connection, patterns: tuple[str, ...], seen: Mapping[str, Entr
     """Start a realm with what was seen in it; the one used longest ago may go."""
     _make_room(db)
     number = realm.total(realm.term(path, found) for path, found in seen.items())
-    version = int(journal.meta(db, FLOOR) or 0)
+    version = int(journals.meta(db, FLOOR) or 0)
     db.execute(
         "INSERT INTO realm SELECT ?, ?, ?, coalesce(max(used), 0) + 1, ? FROM realm",
         (realm.realm_id(patterns), json.dumps(patterns), version, realm.to_bytes(number)),
@@ -188,8 +189,8 @@ def _make_room(db: Connection) -> None:
     rows = db.execute("SELECT id, version FROM realm ORDER BY used DESC").fetchall()
     for row in rows[REALMS_MAX - 1 :]:
         name, version = typed(row, tuple[str, int])
-        floor = max(int(journal.meta(db, FLOOR) or 0), version + 1)
-        journal.set_meta(db, FLOOR, str(floor))
+        floor = max(int(journals.meta(db, FLOOR) or 0), version + 1)
+        journals.set_meta(db, FLOOR, str(floor))
         db.execute("DELETE FROM realm WHERE id = ?", (name,))
 
 

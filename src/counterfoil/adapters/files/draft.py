@@ -12,13 +12,13 @@ from functools import partial
 
 from counterfoil.adapters.files import catalog, journal, kinds
 from counterfoil.adapters.files.disk import Disk
-from counterfoil.adapters.files.driver import Connection
 from counterfoil.adapters.files.look import Found, Spot, examine, spot
 from counterfoil.adapters.files.plan import Form, Identity, Plan
 from counterfoil.adapters.files.realm import Entry, patterns
 from counterfoil.core.canonical import digest
 from counterfoil.core.errors import PermissionDeniedError, StaleObservationError
 from counterfoil.core.words import Json
+from counterfoil.journals import Connection
 from counterfoil.ports import Operation
 
 SPARE = "new"

@@ -8,8 +8,7 @@ from functools import partial
 
 from counterfoil.adapters.files import catalog, kinds
 from counterfoil.adapters.files.draft import WITNESS
-from counterfoil.adapters.files.driver import transaction, translated
-from counterfoil.adapters.files.journal import next_sequence
+from counterfoil.adapters.files.journal import next_sequence, transaction, translated
 from counterfoil.adapters.files.look import Found, examine, spot
 from counterfoil.adapters.files.realm import FILE, Entry
 from counterfoil.adapters.files.scan import Scan, scan

@@ -6,9 +6,9 @@ the dark. A plan is open until one transaction records which it was.
 
 from msgspec.structs import replace
 
+from counterfoil import journals
 from counterfoil.adapters.files import catalog, journal, kinds
-from counterfoil.adapters.files.driver import transaction, translated
-from counterfoil.adapters.files.journal import PlanState
+from counterfoil.adapters.files.journal import PlanState, transaction, translated
 from counterfoil.adapters.files.look import entry_of, serial, spot
 from counterfoil.adapters.files.plan import Finding, Plan, path_digests
 from counterfoil.adapters.files.realm import FILE, Entry
@@ -80,7 +80,7 @@ def drop(site: Site, plan: Plan, *, forbids: bool = False) -> None:
     """
     with transaction(site.db, "dropping a plan"):
         if forbids:
-            journal.forbid(site.db, plan.run_id, plan.key)
+            journals.forbid(site.db, plan.run_id, plan.key)
         journal.set_plan(site.db, PlanState.NOT_DONE, plan)
 
 
@@ -109,7 +109,7 @@ def _finish(site: Site, plan: Plan) -> Receipt:
             result=plan.result,
         )
         journal.add_receipt(site.db, plan.sequence, receipt)
-        journal.set_served(site.db, plan.run_id, plan.served)
+        journals.set_served(site.db, plan.run_id, plan.served)
         journal.set_plan(site.db, PlanState.DONE, plan)
     return receipt
 

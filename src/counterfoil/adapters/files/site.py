@@ -14,15 +14,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from counterfoil import journals
 from counterfoil.adapters.files import catalog, journal
 from counterfoil.adapters.files.disk import EXCHANGE, NOREPLACE, Disk
-from counterfoil.adapters.files.driver import Connection, connect, transaction, translated
+from counterfoil.adapters.files.journal import transaction, translated
 from counterfoil.adapters.files.kinds import RESERVED_END, RESERVED_START
-from counterfoil.adapters.files.lock import LOCK, locked
 from counterfoil.adapters.files.trouble import name_of, refusal
 from counterfoil.core.errors import ConfigError, UnavailableError
+from counterfoil.journals import Connection, connect
+from counterfoil.locks import locked
 
 JOURNAL = "journal.db"
+LOCK = "lock"
+BUSY = "the files"
+"""What other workers may keep busy."""
+
 
 TAG_CHARS = 12
 """Of the instance, in reserved names: enough to tell journals apart in one folder."""
@@ -79,7 +85,7 @@ def open_site(
         raise
     site = Site(disk=disk, path=path, root=root_descriptor, folder=folder, db=db, pause=pause)
     try:
-        with locked(folder, pause):
+        with locked(LOCK, pause, BUSY, folder=folder):
             _bind(site)
     except BaseException:
         close_site(site)
@@ -135,7 +141,7 @@ def _journal_folder(place: Path) -> int:
 def _journal(place: Path, folder: int, pause: Callable[[float], None]) -> Connection:
     _check_private(os.fstat(folder), place, 0o700)
     try:
-        with locked(folder, pause), translated("opening"):
+        with locked(LOCK, pause, BUSY, folder=folder), translated("opening"):
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
             descriptor = os.open(JOURNAL, flags, 0o600, dir_fd=folder)
             try:
@@ -165,7 +171,7 @@ def _bind(site: Site) -> None:
     """Bind the journal to the root; another root is another instance."""
     found = _root_identity(site)
     with translated("opening"):
-        if journal.meta(site.db, ROOT) == found:
+        if journals.meta(site.db, ROOT) == found:
             return
     try:
         _probe(site.disk, site.root)
@@ -177,8 +183,8 @@ def _bind(site: Site) -> None:
             move="use a local file system such as ext4, xfs, btrfs or tmpfs",
         ) from error
     with transaction(site.db, "opening"):
-        journal.set_meta(site.db, INSTANCE, secrets.token_hex(16))
-        journal.set_meta(site.db, ROOT, found)
+        journals.set_meta(site.db, INSTANCE, secrets.token_hex(16))
+        journals.set_meta(site.db, ROOT, found)
         catalog.forget(site.db)
 
 
@@ -222,7 +228,7 @@ def turn(site: Site) -> Generator[None]:
         CounterfoilError: What an `OSError` of the block means; nothing happened.
     """
     try:
-        with locked(site.folder, site.pause):
+        with locked(LOCK, site.pause, BUSY, folder=site.folder):
             standing = site.path.stat()
             opened = site.disk.status(site.root)
             if (standing.st_dev, standing.st_ino) != (opened.st_dev, opened.st_ino):
@@ -247,7 +253,7 @@ def file_time_ns(site: Site) -> int:
 
 def instance(site: Site) -> str:
     """Return the identity of this environment."""
-    return journal.meta(site.db, INSTANCE) or ""
+    return journals.meta(site.db, INSTANCE) or ""
 
 
 def leftover(site: Site) -> str:

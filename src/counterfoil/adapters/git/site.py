@@ -7,7 +7,6 @@ objects, reflogs. Whatever else is found in there was put there by somebody else
 refused. The working tree and the index of the user are never opened.
 """
 
-import fcntl
 import os
 import re
 import secrets
@@ -21,6 +20,7 @@ from pathlib import Path
 from counterfoil.adapters.git.command import Git, promised
 from counterfoil.core.canonical import canonical, digest
 from counterfoil.core.errors import ConfigError, UnavailableError
+from counterfoil.locks import locked
 
 PRIVATE = "counterfoil"
 """Name of the private directory inside the repository's git directory."""
@@ -30,14 +30,13 @@ ASIDE = "aside"
 
 INDEX_START = "index-"
 LOCK = "lock"
+BUSY = "the repository"
+"""What other workers may keep busy."""
+
 CONFIG = "config"
 HEAD = "HEAD"
 INSTANCE = "instance"
 DRAFT_END = ".new"
-
-PAUSE_SECONDS = 0.005
-TRIES_MAX = 1_000
-"""Five seconds: half of the longest call, and long for another worker's turn."""
 
 GIT_LEAST = (2, 36)
 """First version that can make each of its files durable (`core.fsync`)."""
@@ -159,7 +158,7 @@ def _prepared(private: Path, config: str, pause: Callable[[float], None]) -> str
     with suppress(FileExistsError):
         private.mkdir(mode=0o700)
     _check_folder(private)
-    with locked(private, pause):
+    with locked(private / LOCK, pause, BUSY):
         _sweep(private)
         _link(private)
         _write(private, CONFIG, config)
@@ -186,7 +185,7 @@ def turn(site: Site) -> Generator[int]:
     """
     try:
         guard(site)
-        with locked(site.private, site.pause) as descriptor:
+        with locked(site.private / LOCK, site.pause, BUSY) as descriptor:
             yield descriptor
     except OSError as error:
         raise _unusable(site.common, error) from error
@@ -207,35 +206,6 @@ def guard(site: Site) -> None:
                 f"{site.common} borrows objects from elsewhere ({name})",
                 move="copy them with `git repack -a -d` and remove that file, or trust it",
             )
-
-
-@contextmanager
-def locked(private: Path, pause: Callable[[float], None]) -> Generator[int]:
-    """Hold the lock of the private directory.
-
-    Raises:
-        UnavailableError: Others held it all the while.
-        OSError: It cannot be opened.
-    """
-    descriptor = os.open(private / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    try:
-        for _ in range(TRIES_MAX):
-            if _took(descriptor):
-                break
-            pause(PAUSE_SECONDS)
-        else:
-            raise UnavailableError("other workers kept the repository busy all the while")
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def _took(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _asking(program: str) -> Git:

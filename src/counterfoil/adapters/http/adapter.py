@@ -14,7 +14,6 @@ from counterfoil.adapters.http import receipts
 from counterfoil.adapters.http.asking import Site, Wanted, call_request
 from counterfoil.adapters.http.declare import Meaning, Service
 from counterfoil.adapters.http.kinds import Kind, address_of, has_body, kinds_of
-from counterfoil.adapters.http.pointer import at
 from counterfoil.adapters.http.questions import asked, lacks_marks, receipt_of, watched
 from counterfoil.adapters.http.wire import Answer, Deadline, Exchange, deadline_in
 from counterfoil.core.canonical import bounded, canonical
@@ -32,6 +31,7 @@ from counterfoil.core.receipt import Answer as Said
 from counterfoil.core.receipt import Fence, LookUp, Receipt, Served, unknown
 from counterfoil.core.task import PATHS, covers
 from counterfoil.core.words import Json, Key, RunId
+from counterfoil.pointers import at
 from counterfoil.ports import Observation, Operation
 
 ASK_AGAIN_SECONDS = 0.1

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 from counterfoil.adapters.http.credentials import Secret
 from counterfoil.adapters.http.declare import Endpoint, Fields, Header, Question, Service
-from counterfoil.adapters.http.pointer import can_put, check_pointer
+from counterfoil.adapters.http.pointer import can_put
 from counterfoil.adapters.http.template import (
     URL_CHARS_MAX,
     Template,
@@ -28,6 +28,7 @@ from counterfoil.core.errors import ConfigError, ContractError
 from counterfoil.core.intent import KindSpec
 from counterfoil.core.task import PATHS
 from counterfoil.core.words import Json, Level, Risk, identifier
+from counterfoil.pointers import check_pointer
 
 HOSTS = "hosts"
 METHODS = "methods"

@@ -12,7 +12,6 @@ from typing import NoReturn
 
 from counterfoil.adapters.http.credentials import veiled
 from counterfoil.adapters.http.declare import Endpoint, Fields, Meaning, When
-from counterfoil.adapters.http.pointer import at, moment_at, text_at
 from counterfoil.adapters.http.wire import ANSWER_BYTES_MAX, Answer
 from counterfoil.core.errors import (
     ConfigError,
@@ -26,6 +25,7 @@ from counterfoil.core.errors import (
     UnknownOutcomeError,
 )
 from counterfoil.core.words import Json, Level
+from counterfoil.pointers import at, moment_at, text_at
 
 REFUSALS = frozenset(
     {400, 401, 402, 403, 404, 405, 406, 410, 411, 412, 413, 414, 415, 416, 417}

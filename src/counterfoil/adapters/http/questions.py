@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from counterfoil.adapters.http.asking import Site, Wanted, plain_request, question_request, wire_key
 from counterfoil.adapters.http.declare import Endpoint, Service
 from counterfoil.adapters.http.meaning import Shown, document_of, is_success, shown
-from counterfoil.adapters.http.pointer import at, moment_at, text_at
 from counterfoil.adapters.http.template import Template, parse_template
 from counterfoil.adapters.http.wire import Answer, Deadline
 from counterfoil.core.canonical import bounded
@@ -21,6 +20,7 @@ from counterfoil.core.intent import EnvironmentState
 from counterfoil.core.receipt import ABSENT, LookUp, Receipt, found, unknown
 from counterfoil.core.receipt import Answer as Said
 from counterfoil.core.words import IntentDigest, Json, RunId
+from counterfoil.pointers import at, moment_at, text_at
 from counterfoil.ports import Observation
 
 ETAG_CHARS_MAX = 200

@@ -16,13 +16,13 @@ from counterfoil.adapters.mcp.listing import (
     lowered_level,
     raised_risk,
 )
-from counterfoil.adapters.mcp.pointer import check_pointer
 from counterfoil.adapters.mcp.schema import checker
 from counterfoil.core.bounds import ARGUMENTS_BYTES_MAX
 from counterfoil.core.canonical import canonical, native, normalise
 from counterfoil.core.errors import ConfigError, ContractError
 from counterfoil.core.intent import KindSpec
 from counterfoil.core.words import Json, Level, Risk, identifier
+from counterfoil.pointers import check_pointer
 
 TOOLS = "tools"
 """Scope list: names of tools at the server."""

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from counterfoil.adapters.mcp.declare import Ask, Fields, Http, Server, Tool, Watch
 from counterfoil.adapters.mcp.listing import Listing, pinned
-from counterfoil.adapters.mcp.pointer import at, fits, is_empty_at, moment_at, text_at
+from counterfoil.adapters.mcp.pointer import fits, is_empty_at
 from counterfoil.adapters.mcp.site import Result
 from counterfoil.core.canonical import bounded, canonical, digest, storable
 from counterfoil.core.errors import (
@@ -24,6 +24,7 @@ from counterfoil.core.intent import EnvironmentState, KindSpec
 from counterfoil.core.receipt import ABSENT, LookUp, Receipt, found, unknown
 from counterfoil.core.receipt import Answer as Said
 from counterfoil.core.words import IntentDigest, Json, Key, Level, RunId
+from counterfoil.pointers import at, moment_at, text_at
 from counterfoil.ports import Observation, Operation
 
 QUOTED_CHARS_MAX = 200

@@ -12,10 +12,10 @@ from contextlib import contextmanager
 
 from msgspec.structs import replace
 
+from counterfoil import journals
 from counterfoil.adapters.shell import journal, kinds
 from counterfoil.adapters.shell.command import patience_ms
-from counterfoil.adapters.shell.driver import transaction, translated
-from counterfoil.adapters.shell.journal import Attempt, Claim, State
+from counterfoil.adapters.shell.journal import Attempt, Claim, State, transaction, translated
 from counterfoil.adapters.shell.kernel import digests
 from counterfoil.adapters.shell.kinds import Allowed
 from counterfoil.adapters.shell.reading import read
@@ -78,9 +78,9 @@ class ShellAdapter:
             UnavailableError: The journal cannot be used now.
         """
         with self._turn(), transaction(self._site.db, "taking a lease"):
-            journal.check_fence(self._site.db, run_id, fence)
-            journal.raise_fence(self._site.db, run_id, fence)
-            return journal.served(self._site.db, run_id)
+            journals.check_fence(self._site.db, run_id, fence)
+            journals.raise_fence(self._site.db, run_id, fence)
+            return journals.served(self._site.db, run_id)
 
     def observe(self, scope: Mapping[str, tuple[str, ...]]) -> Observation:
         """Return the state: the newest start, and the watched files, whose digests are facts.
@@ -142,9 +142,9 @@ class ShellAdapter:
             UnavailableError: The journal cannot be used now.
         """
         with self._turn(), transaction(self._site.db, "forbidding a key"):
-            journal.check_fence(self._site.db, run_id, fence)
-            journal.raise_fence(self._site.db, run_id, fence)
-            journal.forbid(self._site.db, run_id, key)
+            journals.check_fence(self._site.db, run_id, fence)
+            journals.raise_fence(self._site.db, run_id, fence)
+            journals.forbid(self._site.db, run_id, key)
         return self._answer(run_id, key, self._wait_ms(kind))
 
     def stop(self, run_id: RunId, key: Key) -> LookUp:
@@ -191,7 +191,7 @@ class ShellAdapter:
         """Start the command unless its key was used; return whether this call did."""
         with self._turn() as lock:
             with translated("executing"):
-                journal.check_fence(self._site.db, operation.run_id, operation.fence)
+                journals.check_fence(self._site.db, operation.run_id, operation.fence)
                 attempt = journal.attempt(self._site.db, operation.key)
             if attempt is not None:
                 _check_same(operation, attempt)
@@ -213,7 +213,7 @@ class ShellAdapter:
             try:
                 with self._turn():
                     with translated("executing"):
-                        journal.check_fence(self._site.db, operation.run_id, operation.fence)
+                        journals.check_fence(self._site.db, operation.run_id, operation.fence)
                         attempt = journal.attempt(self._site.db, operation.key)
                     if attempt is not None and attempt.state is not State.OPEN:
                         return self._settled(operation, attempt)
@@ -245,7 +245,7 @@ class ShellAdapter:
         self._check_scope(allowed.spec, operation, arguments)
         with self._turn():
             with translated("reading"):
-                journal.check_fence(self._site.db, operation.run_id, operation.fence)
+                journals.check_fence(self._site.db, operation.run_id, operation.fence)
             standing = self._state()
         return Receipt(
             id="",
@@ -269,13 +269,13 @@ class ShellAdapter:
                 told or "the command was started", operation.run_id, operation.key
             )
         with transaction(self._site.db, "replaying"):
-            journal.raise_fence(self._site.db, operation.run_id, operation.fence)
-            journal.set_served(self._site.db, operation.run_id, operation.served)
+            journals.raise_fence(self._site.db, operation.run_id, operation.fence)
+            journals.set_served(self._site.db, operation.run_id, operation.served)
         return attempt.receipt
 
     def _check(self, spec: KindSpec, operation: Operation, arguments: dict[str, Json]) -> None:
         with translated("executing"):
-            if journal.is_forbidden(self._site.db, operation.run_id, operation.key):
+            if journals.is_forbidden(self._site.db, operation.run_id, operation.key):
                 raise PermissionDeniedError(
                     "the key was made impossible", operation.run_id, operation.key
                 )
@@ -327,8 +327,8 @@ class ShellAdapter:
             place = make_place(site, ATTEMPTS, str(sequence))  # first: one that is gone was there
             try:
                 with transaction(site.db, "beginning"):
-                    journal.raise_fence(site.db, operation.run_id, operation.fence)
-                    journal.set_served(site.db, operation.run_id, operation.served)
+                    journals.raise_fence(site.db, operation.run_id, operation.fence)
+                    journals.set_served(site.db, operation.run_id, operation.served)
                     journal.begin(site.db, sequence, claim)
                 start(
                     site,

@@ -9,12 +9,12 @@ from enum import StrEnum
 
 import msgspec
 
-from counterfoil.adapters.shell.driver import Connection, typed
 from counterfoil.core.bounds import TASK_BYTES_MAX
 from counterfoil.core.canonical import decode, encode
-from counterfoil.core.errors import ConfigError, FencedError, FormatError
-from counterfoil.core.receipt import Fence, Receipt, Served
-from counterfoil.core.words import Digest, IntentDigest, Key, Level, RunId
+from counterfoil.core.errors import FormatError
+from counterfoil.core.receipt import Receipt, Served
+from counterfoil.core.words import IntentDigest, Key, Level, RunId
+from counterfoil.journals import Connection, Journal, typed
 
 APPLICATION_ID = 0x4366_5368
 """"CfSh": marks the file as a journal of this adapter."""
@@ -25,20 +25,20 @@ ROW_BYTES_MAX = TASK_BYTES_MAX
 """A receipt at its bound, escaped."""
 
 _SCHEMA = """
-CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
-CREATE TABLE fence (
-    run_id TEXT PRIMARY KEY, lease_version INTEGER NOT NULL, nonce TEXT NOT NULL,
-    generation INTEGER, checkpoint TEXT
-) STRICT, WITHOUT ROWID;
 CREATE TABLE attempt (
     sequence INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, state TEXT NOT NULL,
     claim BLOB NOT NULL, receipt BLOB
 ) STRICT;
 CREATE INDEX attempt_open ON attempt (sequence) WHERE state = 'open';
-CREATE TABLE forbidden (
-    run_id TEXT NOT NULL, key TEXT NOT NULL, PRIMARY KEY (run_id, key)
-) STRICT, WITHOUT ROWID;
 """
+
+_JOURNAL = Journal(
+    "journal of commands",
+    application_id=APPLICATION_ID,
+    version=SCHEMA_VERSION,
+    schema=_SCHEMA,
+)
+set_up, transaction, translated = _JOURNAL.set_up, _JOURNAL.transaction, _JOURNAL.translated
 
 
 class State(StrEnum):
@@ -95,81 +95,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     receipt: Receipt | None
 
 
-def set_up(db: Connection) -> None:
-    """Make the tables of an empty journal; refuse one that is not ours or is newer.
-
-    Raises:
-        ConfigError: Another program's file, or a newer schema than this code knows.
-    """
-    marks = (db.pragma("application_id"), db.pragma("user_version"))
-    if marks == (0, 0):
-        db.execute(_SCHEMA)
-        db.pragma("application_id", APPLICATION_ID)
-        db.pragma("user_version", SCHEMA_VERSION)
-    elif marks != (APPLICATION_ID, SCHEMA_VERSION):
-        raise ConfigError(f"the journal of commands is of another program or version: {marks}")
-
-
-def meta(db: Connection, name: str) -> str | None:
-    """Return a lasting property of the journal."""
-    row = db.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
-    return None if row is None else typed(row, tuple[str])[0]
-
-
-def set_meta(db: Connection, name: str, value: str) -> None:
-    """Set a lasting property of the journal."""
-    db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
-
-
-def check_fence(db: Connection, run_id: RunId, fence: Fence) -> None:
-    """Refuse a token that is not the standing one, and not newer.
-
-    Raises:
-        FencedError: A newer lease stands, or another holder's of the same version.
-    """
-    row = db.execute(
-        "SELECT lease_version, nonce FROM fence WHERE run_id = ?", (run_id,)
-    ).fetchone()
-    if row is None:
-        return
-    version, nonce = typed(row, tuple[int, str])
-    if fence.lease_version < version:
-        raise FencedError(f"lease {fence.lease_version} was followed by {version}", run_id)
-    if fence.lease_version == version and fence.nonce != nonce:
-        raise FencedError(f"lease {version} belongs to another holder", run_id)
-
-
-def raise_fence(db: Connection, run_id: RunId, fence: Fence) -> None:
-    """Record a token that `check_fence` let pass."""
-    db.execute(
-        "INSERT INTO fence (run_id, lease_version, nonce) VALUES (?, ?, ?) "
-        "ON CONFLICT (run_id) DO UPDATE SET lease_version = excluded.lease_version, "
-        "nonce = excluded.nonce",
-        (run_id, fence.lease_version, fence.nonce),
-    )
-
-
-def served(db: Connection, run_id: RunId) -> Served | None:
-    """Return the newest checkpoint that was served for a run."""
-    row = db.execute(
-        "SELECT generation, checkpoint FROM fence WHERE run_id = ? AND checkpoint IS NOT NULL",
-        (run_id,),
-    ).fetchone()
-    if row is None:
-        return None
-    generation, checkpoint = typed(row, tuple[int, str])
-    return Served(generation=generation, checkpoint=Digest(checkpoint))
-
-
-def set_served(db: Connection, run_id: RunId, now_served: Served | None) -> None:
-    """Record a checkpoint that was served; an older one changes nothing."""
-    if now_served is None:
-        return
-    db.execute(
-        "UPDATE fence SET generation = ?, checkpoint = ? "
-        "WHERE run_id = ? AND (generation IS NULL OR generation <= ?)",
-        (now_served.generation, now_served.checkpoint, run_id, now_served.generation),
-    )
+_SELECT = "SELECT sequence, state, claim, receipt FROM attempt"
 
 
 def newest(db: Connection) -> Attempt | None:
@@ -207,20 +133,6 @@ def conclude(db: Connection, sequence: int, state: State, receipt: Receipt) -> N
 def forget(db: Connection, sequence: int) -> None:
     """Drop an attempt that never ran, or that may be run again."""
     db.execute("DELETE FROM attempt WHERE sequence = ?", (sequence,))
-
-
-def is_forbidden(db: Connection, run_id: RunId, key: Key) -> bool:
-    """Return whether the key was made impossible for a run."""
-    statement = "SELECT 1 FROM forbidden WHERE run_id = ? AND key = ?"
-    return db.execute(statement, (run_id, key)).fetchone() is not None
-
-
-def forbid(db: Connection, run_id: RunId, key: Key) -> None:
-    """Make a key impossible for a run."""
-    db.execute("INSERT OR IGNORE INTO forbidden VALUES (?, ?)", (run_id, key))
-
-
-_SELECT = "SELECT sequence, state, claim, receipt FROM attempt"
 
 
 def _one(db: Connection, which: str, bindings: tuple[str, ...]) -> Attempt | None:

@@ -13,8 +13,7 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from counterfoil.adapters.shell import journal
-from counterfoil.adapters.shell.driver import transaction, translated
-from counterfoil.adapters.shell.journal import Attempt, State
+from counterfoil.adapters.shell.journal import Attempt, State, transaction, translated
 from counterfoil.adapters.shell.kernel import STDERR, STDOUT, digests
 from counterfoil.adapters.shell.kinds import NAME
 from counterfoil.adapters.shell.records import Exited, Seen, Standing, look

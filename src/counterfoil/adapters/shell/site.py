@@ -7,7 +7,6 @@ go of it when its last holder dies, so there is no stale lock.
 """
 
 import errno
-import fcntl
 import os
 import pwd
 import secrets
@@ -17,8 +16,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from counterfoil import journals
 from counterfoil.adapters.shell import journal
-from counterfoil.adapters.shell.driver import Connection, connect, transaction, translated
+from counterfoil.adapters.shell.journal import transaction, translated
 from counterfoil.core.errors import (
     ConfigError,
     CounterfoilError,
@@ -26,19 +26,20 @@ from counterfoil.core.errors import (
     StaleObservationError,
     UnavailableError,
 )
+from counterfoil.journals import Connection, connect
+from counterfoil.locks import locked
 
 JOURNAL = "journal.db"
 LOCK = "lock"
+BUSY = "the journal of commands"
+"""What other workers may keep busy."""
+
 ATTEMPTS = "attempts"
 READS = "reads"
 SUFFIX = ".counterfoil-shell"
 
 INSTANCE = "instance"
 ROOT = "root"
-
-PAUSE_SECONDS = 0.005
-TRIES_MAX = 800
-"""Four seconds: far longer than a start takes on a busy machine."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -174,7 +175,7 @@ def _made(folder: int, name: str) -> None:
 
 
 def _journal(place: Path, folder: int, root: int, pause: Callable[[float], None]) -> Connection:
-    with locked(folder, pause), translated("opening"):
+    with locked(LOCK, pause, BUSY, folder=folder), translated("opening"):
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
         os.close(os.open(JOURNAL, flags, 0o600, dir_fd=folder))
         os.fsync(folder)
@@ -192,9 +193,9 @@ def _journal(place: Path, folder: int, root: int, pause: Callable[[float], None]
 def _bind(db: Connection, root: int) -> None:
     """Bind the journal to the root; another root is another instance."""
     found = f"{os.fstatvfs(root).f_fsid:x}:{os.fstat(root).st_ino}"
-    if journal.meta(db, ROOT) != found:
-        journal.set_meta(db, INSTANCE, secrets.token_hex(16))
-        journal.set_meta(db, ROOT, found)
+    if journals.meta(db, ROOT) != found:
+        journals.set_meta(db, INSTANCE, secrets.token_hex(16))
+        journals.set_meta(db, ROOT, found)
 
 
 def _account() -> str:
@@ -202,35 +203,6 @@ def _account() -> str:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
         return str(os.geteuid())
-
-
-@contextmanager
-def locked(folder: int, pause: Callable[[float], None]) -> Generator[int]:
-    """Hold the lock, and yield its descriptor; it is let go of by closing it everywhere.
-
-    Raises:
-        UnavailableError: Others held it all the while.
-    """
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(LOCK, flags, 0o600, dir_fd=folder)
-    try:
-        for _ in range(TRIES_MAX):
-            if _took(descriptor):
-                break
-            pause(PAUSE_SECONDS)
-        else:
-            raise UnavailableError("other workers kept the journal of commands busy all the while")
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def _took(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 @contextmanager
@@ -242,7 +214,7 @@ def turn(site: Site) -> Generator[int]:
         CounterfoilError: What an `OSError` of the block means; nothing happened.
     """
     try:
-        with locked(site.folder, site.pause) as lock:
+        with locked(LOCK, site.pause, BUSY, folder=site.folder) as lock:
             standing, opened = site.path.stat(), os.fstat(site.root)
             if (standing.st_dev, standing.st_ino) != (opened.st_dev, opened.st_ino):
                 raise UnavailableError(
@@ -284,4 +256,4 @@ def working_folder(site: Site, folder: str) -> Generator[int]:
 
 def instance(site: Site) -> str:
     """Return the identity of this environment."""
-    return journal.meta(site.db, INSTANCE) or ""
+    return journals.meta(site.db, INSTANCE) or ""

@@ -10,6 +10,7 @@ process must not do to a file.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from threading import Lock
 from time import monotonic
 from typing import Protocol
 
@@ -101,7 +102,11 @@ OPEN_FILES = Path("/proc/self/fd")
 """Where Linux tells which files a process has open."""
 
 LOOKS = 3
-"""Looks at them, since other threads open and close the file meanwhile."""
+"""Looks at them, since others open and close the file by apsw meanwhile."""
+
+_moves = Lock()
+"""Held while a connection of ours is opened or closed, so that none moves between the two
+halves of a look."""
 
 
 def is_open_otherwise(path: Path) -> bool:
@@ -112,7 +117,12 @@ def is_open_otherwise(path: Path) -> bool:
     """
     if not apsw.using_amalgamation:
         return False  # it may be the copy that `sqlite3` has
-    return all(_is_open(path) and not _may_be_ours(path) for _ in range(LOOKS))
+    return all(_is_open_by_others(path) for _ in range(LOOKS))
+
+
+def _is_open_by_others(path: Path) -> bool:
+    with _moves:
+        return _is_open(path) and not _may_be_ours(path)
 
 
 def _is_open(path: Path) -> bool:
@@ -154,7 +164,8 @@ class SqliteDatabase:
     def begin(self, *, writes: bool, ends_at: float) -> Connection:
         """Open the file and begin; a write transaction holds its lock."""
         try:
-            opened = apsw.Connection(str(self._path), flags=apsw.SQLITE_OPEN_READWRITE)
+            with _moves:
+                opened = apsw.Connection(str(self._path), flags=apsw.SQLITE_OPEN_READWRITE)
         except apsw.Error as error:
             raise self._trouble(error) from error
         opened.set_progress_handler(lambda: monotonic() > ends_at, STEPS_BETWEEN_LOOKS)
@@ -243,7 +254,8 @@ class SqliteConnection:
 
     def end(self) -> None:
         """Close the connection, which undoes what is not committed."""
-        self._db.close(True)
+        with _moves:
+            self._db.close(True)
 
 
 def _fetched(answer: Iterator[tuple[object, ...]], rows_max: int) -> list[tuple[object, ...]]:

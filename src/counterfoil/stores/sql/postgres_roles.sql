@@ -9,10 +9,12 @@ GRANT USAGE ON SCHEMA {schema} TO {role};
 GRANT SELECT ON {schema}.counterfoil_schema TO {role};
 
 -- part: store, role: worker
-GRANT SELECT ON {schema}.run, {schema}.checkpoint, {schema}.state, {schema}.settled TO {role};
+GRANT SELECT ON {schema}.run, {schema}.checkpoint, {schema}.state, {schema}.settled,
+    {schema}.archive TO {role};
 GRANT EXECUTE ON FUNCTION {schema}.put, {schema}.mark, {schema}.prune TO {role};
 -- part: store, role: reader
-GRANT SELECT ON {schema}.run, {schema}.checkpoint, {schema}.state, {schema}.settled TO {role};
+GRANT SELECT ON {schema}.run, {schema}.checkpoint, {schema}.state, {schema}.settled,
+    {schema}.archive TO {role};
 
 -- part: heads, role: worker
 GRANT SELECT ON {schema}.register, {schema}.head, {schema}.heads TO {role};
