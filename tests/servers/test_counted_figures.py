@@ -94,7 +94,7 @@ def syncs(server: LocalPostgres, durability: Durability, sessions: int, steps: i
         runs = [f"run-{number}" for number in range(sessions)]
         callers = [Caller(partial(work, parts, run, steps)) for run in runs]
         assert [caller.end().error for caller in callers] == [None] * sessions
-    _until_told(server)
+    _until_told(url)
     return _synced(server) - before
 
 
@@ -103,13 +103,13 @@ def _synced(server: LocalPostgres) -> int:
     return int(count)
 
 
-def _until_told(server: LocalPostgres) -> None:
-    """Wait until all connections are gone: each tells its count when it ends."""
+def _until_told(url: str) -> None:
+    """Wait until the connections of a database are gone: each tells its count when it ends."""
     query = (
         "SELECT count(*) FROM pg_stat_activity "
-        "WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+        "WHERE datname = current_database() AND pid <> pg_backend_pid()"
     )
-    while execute(server.url(), query) != [(0,)]:
+    while execute(url, query) != [(0,)]:
         time.sleep(0.02)
 
 
